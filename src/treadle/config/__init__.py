@@ -31,6 +31,7 @@ program's own configuration. Entry points: `load`.
 from __future__ import annotations
 
 from treadle._internal.redaction import Secret as Secret
+from treadle.config.endpoint import AccessToken as AccessToken
 from treadle.config.endpoint import Endpoint as Endpoint
 from treadle.config.environment import FLAGS as FLAGS
 from treadle.config.given import completed as completed

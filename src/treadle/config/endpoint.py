@@ -6,7 +6,7 @@ models/providers/http.py connects; layers.py merges the settings. Entry points: 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -43,6 +43,22 @@ class Guarded(msgspec.Struct, frozen=True, kw_only=True):
         return Redactor().text(super().__repr__())
 
 
+class AccessToken(Guarded, frozen=True, kw_only=True):
+    """A token of a provider that expires.
+
+    Attributes:
+        value: The token.
+        expires_in_s: Seconds for which it is valid from now on; None: until it is rejected.
+    """
+
+    value: Secret
+    expires_in_s: float | None = None
+
+
+TokenSource: TypeAlias = Callable[[], Awaitable[AccessToken | Secret]]
+"""Async function that fetches a token."""
+
+
 class Provider(Guarded, frozen=True, kw_only=True):
     """Settings of one provider, from the configuration and the environment.
 
@@ -50,6 +66,9 @@ class Provider(Guarded, frozen=True, kw_only=True):
         type: Wire protocol: one of VENDORS.
         api_key: Key for the provider's API.
         auth_token: Token in place of a key, sent as `Authorization: Bearer`.
+        token: Async function that fetches a token, in place of a key or `auth_token`. Called when a
+            request needs a new one.
+        http_proxy: Address of an HTTP proxy to this provider, in place of the environment's.
         base_url: Address of the API; None for the vendor's own.
         server: Server software at the address, if it cannot be detected: a row name in
             openai_chat/servers.py.
@@ -65,6 +84,8 @@ class Provider(Guarded, frozen=True, kw_only=True):
     type: str = ""
     api_key: Secret | None = None
     auth_token: Secret | None = None
+    token: TokenSource | None = None
+    http_proxy: str | None = None
     base_url: str | None = None
     server: str = ""
     preamble: str = ""
@@ -94,7 +115,7 @@ class Provider(Guarded, frozen=True, kw_only=True):
 class Endpoint(Guarded, frozen=True, kw_only=True):
     """Everything a model needs to reach its provider.
 
-    At most one of `api_key` and `auth_token` is set.
+    At most one of `api_key`, `auth_token` and `token` is set.
     """
 
     name: str
@@ -104,6 +125,8 @@ class Endpoint(Guarded, frozen=True, kw_only=True):
     server: str = ""
     api_key: Secret | None
     auth_token: Secret | None
+    token: TokenSource | None = None
+    http_proxy: str | None = None
     key_origin: str
     """File with line, variable or argument that provided the key; "" if there is none."""
     preamble: str
@@ -145,7 +168,9 @@ def reach(
     field: CredentialField = (
         argument[0] if argument else "api_key" if provider.api_key else "auth_token"
     )
-    key = Secret(argument[1]) if argument else provider.api_key or provider.auth_token
+    token = None if argument else provider.token
+    fixed = None if token is not None else provider.api_key or provider.auth_token
+    key = Secret(argument[1]) if argument else fixed
     source = f"{field}=" if argument else origin(field)
     if key:
         key = Secret(_usable(credential, key.reveal(), f"{source}: the key of {name!r}"))
@@ -155,7 +180,7 @@ def reach(
     preset = PRESETS.get(name)
     if preset is not None and address is None:
         raise AgentError("invalid", _no_address(name, preset.address_variable, files=files))
-    if to_ask and key is None:
+    if to_ask and key is None and token is None:
         _check_open(name, provider.type, address, origin("base_url"), files=files)
     return Endpoint(
         name=name,
@@ -164,7 +189,9 @@ def reach(
         server=provider.server,
         api_key=key if field == "api_key" else None,
         auth_token=key if field == "auth_token" else None,
-        key_origin=source if key else "",
+        token=token,
+        http_proxy=provider.http_proxy,
+        key_origin=source if key else "token=" if token else "",
         preamble=provider.preamble,
         timeout_s=provider.timeout_s,
         total_timeout_s=provider.total_timeout_s,

@@ -21,6 +21,7 @@ model.py defines the contract and retry.py retries. Entry points: the module of 
     http_exchange.py    one request and its response
     images.py           limits on the images and documents of one request
     identity.py         the credentials of a request
+    access_tokens.py    tokens that a function of the program supplies
     json_schema.py      JSON Schemas in the subset that OpenAI accepts
     known_models.py     bundled data about models
     listing.py          reading the model lists of providers

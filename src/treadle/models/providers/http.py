@@ -17,6 +17,10 @@ from treadle.errors import AgentError
 from treadle.models.providers import real_requests
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from treadle.models.providers.access_tokens import AccessTokens
+    from treadle.models.providers.connection import HttpReply
     from treadle.models.providers.http_exchange import Exchange
     from treadle.models.providers.http_pool import Pool
 
@@ -35,9 +39,12 @@ class HttpConnection:
         timeout_s: float = TIMEOUT_S,
         *,
         total_s: float | None = None,
+        proxy: str | None = None,
+        tokens: AccessTokens | None = None,
     ) -> None:
         """Create an HTTP connection. `timeout_s` limits each wait for the response or its next
-        bytes, `total_s` a whole exchange (None: unlimited).
+        bytes, `total_s` a whole exchange (None: unlimited). `proxy`: address of a proxy, in place
+        of the environment's; `tokens`: source of the `authorization` header.
 
         Raises AgentError(invalid) for an invalid address.
         """
@@ -45,20 +52,42 @@ class HttpConnection:
         self.base_url = base_url.rstrip("/")
         self.timeout_s, self.total_s = timeout_s, total_s
         self._headers = {"accept-encoding": "identity", "user-agent": "treadle", **headers}
+        self._proxy, self._tokens = proxy, tokens
+        if tokens is not None:
+            self._headers.pop("authorization", None)
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._new: type[Exchange]
         """Set by the first request, because only requests need httptools."""
         # each loop runs in its own thread, so `_pools` is changed by one of them at a time
         self._adding = threading.Lock()
 
-    def within(self, total_s: float | None) -> HttpConnection:
-        """Return a new, unopened connection that differs only in the limit on an exchange."""
-        return HttpConnection(self.base_url, self._headers, self.timeout_s, total_s=total_s)
+    def reached(
+        self, *, total_s: float | None, proxy: str | None, tokens: AccessTokens | None
+    ) -> HttpConnection:
+        """Return a new, unopened connection that differs only in these arguments."""
+        return HttpConnection(
+            self.base_url,
+            self._headers,
+            self.timeout_s,
+            total_s=total_s,
+            proxy=proxy,
+            tokens=tokens,
+        )
 
-    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Exchange:
+    def post(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[HttpReply]:
+        if self._tokens is not None:
+            return self._tokens.authorized(
+                lambda more: self._exchange(path, body, {**headers, **more})
+            )
         return self._exchange(path, body, headers)
 
-    def get(self, path: str, headers: Mapping[str, str]) -> Exchange:
+    def get(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[HttpReply]:
+        if self._tokens is not None:
+            return self._tokens.authorized(
+                lambda more: self._exchange(path, None, {**headers, **more})
+            )
         return self._exchange(path, None, headers)
 
     def _exchange(self, path: str, body: bytes | None, headers: Mapping[str, str]) -> Exchange:
@@ -85,7 +114,11 @@ class HttpConnection:
                 other: pool for other, pool in self._pools.items() if not other.is_closed()
             }
             pool = self._pools[loop] = Pool(
-                loop, self.base_url, self.host, self._headers, (self.timeout_s, self.total_s)
+                loop,
+                (self.base_url, self._proxy),
+                self.host,
+                self._headers,
+                (self.timeout_s, self.total_s),
             )
         return pool
 

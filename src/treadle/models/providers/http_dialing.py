@@ -44,6 +44,9 @@ class EnvironmentProxy(NamedTuple):
     is_tls: bool
     credentials: str
     """Value of Proxy-Authorization, or empty."""
+    origin: str = "the environment"
+    check: str = "check HTTPS_PROXY, or add the host to NO_PROXY"
+    """Advice for errors."""
 
     @property
     def name(self) -> str:
@@ -132,12 +135,14 @@ async def _tunnel(protocol: HttpProtocol, route: Route, proxy: EnvironmentProxy)
     protocol.begin()
 
 
-def proxy_for(base_url: str) -> EnvironmentProxy | None:
-    """Return the proxy from HTTP_PROXY, HTTPS_PROXY or ALL_PROXY, or from the system's settings on
-    macOS and Windows; None if there is none, or if NO_PROXY excludes the host.
+def proxy_for(base_url: str, given: str | None = None) -> EnvironmentProxy | None:
+    """Return the proxy `given`, or else that from HTTP_PROXY, HTTPS_PROXY or ALL_PROXY, or from the
+    system's settings on macOS and Windows; None if there is none, or if NO_PROXY excludes the host.
 
     Raises AgentError(invalid) for an unsupported kind of proxy.
     """
+    if given is not None:
+        return _proxy(given)._replace(origin="http_proxy=", check="check http_proxy=")
     if sys.platform not in ("darwin", "win32") and not any(
         value and name.lower().endswith("_proxy") and name.lower() != "no_proxy"
         for name, value in os.environ.items()
@@ -171,7 +176,8 @@ def _proxy(url: str) -> EnvironmentProxy:
     if not host:
         raise AgentError(
             "invalid",
-            "the proxy of the environment has no address: it must look like 'http://host:port'",
+            "the address of the proxy must look like 'http://host:port': check HTTPS_PROXY, or "
+            "http_proxy=",
         )
     is_tls = parts.scheme == "https"
     credentials = ""

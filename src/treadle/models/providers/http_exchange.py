@@ -29,7 +29,6 @@ END_GRACE_S = 0.25
 """Seconds between the last event and the end of the response after which the connection is
 closed.
 """
-CHECK_PROXY = "check HTTPS_PROXY, or add the host to NO_PROXY"
 CHECK_ADDRESS = "check base_url, and that the server is running"
 CHECK_SCHEME = "check base_url: https if the server uses TLS, http if it does not"
 
@@ -187,17 +186,17 @@ class Exchange:
             return AgentError("timeout", self._expired)
         route, host = self._pool.route, self._pool.host
         proxy = None if route is None else route.proxy
-        through = " through the proxy of the environment" if proxy else ""
+        through = f" through the proxy of {proxy.origin}" if proxy else ""
         if self._protocol is None:
             if isinstance(error, ProxyUnreachable) and proxy is not None:
-                return _not_connected(error.reason, f"the proxy {proxy.name}", "", CHECK_PROXY)
-            return _not_connected(error, host, through, CHECK_PROXY if proxy else CHECK_ADDRESS)
+                return _not_connected(error.reason, f"the proxy {proxy.name}", "", proxy.check)
+            return _not_connected(error, host, through, proxy.check if proxy else CHECK_ADDRESS)
         match error:
             case UnreadableEncoding():
                 text = "responded in an encoding that was not requested and cannot be read"
                 return AgentError("network", f"{host}{through} {text}")
             case NotHttp():
-                check = CHECK_PROXY if proxy else CHECK_SCHEME
+                check = proxy.check if proxy else CHECK_SCHEME
                 text = "answered with something that is not HTTP"
                 return AgentError("network", f"{host}{through} {text}: {check}")
             case _ if not self.status:
@@ -214,8 +213,8 @@ def _not_connected(error: Exception, peer: str, through: str, check: str) -> Age
     match error:
         case ProxyRefused():
             kind = "network" if error.status >= 500 else "invalid"
-            text = f"the proxy of the environment refused to connect to {peer}: {error.status}"
-            return AgentError(kind, f"{text} {error.reason}: {CHECK_PROXY}", sent=False)
+            text = f"the{through.removeprefix(' through the')} refused to connect to {peer}:"
+            return AgentError(kind, f"{text} {error.status} {error.reason}: {check}", sent=False)
         case TimeoutError():
             text = f"no connection to {peer}{through} within the time allowed: {check}"
             return AgentError("timeout", text, sent=False)
@@ -228,7 +227,7 @@ def _not_connected(error: Exception, peer: str, through: str, check: str) -> Age
             text = f"{name!r} cannot be resolved: check the address and the network"
             return AgentError("network", text, sent=False)
         case NotHttp():
-            text = f"the proxy of the environment did not answer in HTTP: {CHECK_PROXY}"
+            text = f"the{through.removeprefix(' through the')} did not answer in HTTP: {check}"
             return AgentError("network", text, sent=False)
         case ssl.SSLError() | ConnectionResetError() | EOFError():
             text = f"cannot speak TLS with {peer}{through}: {CHECK_SCHEME}"

@@ -45,12 +45,13 @@ class Pool:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        base_url: str,
+        addresses: tuple[str, str | None],
         host: str,
         headers: Mapping[str, str],
         timeouts: tuple[float, float | None],
     ) -> None:
-        """Create a pool. `host`: the server's name in messages; `timeouts`: those of
+        """Create a pool. `addresses`: the base URL, and that of a proxy in place of the
+        environment's; `host`: the server's name in messages; `timeouts`: those of
         `HttpConnection`.
         """
         self.loop = loop
@@ -59,8 +60,8 @@ class Pool:
         self.route: Route | None = None
         self.slots = anyio.Semaphore(CONNECTIONS_PER_HOST, fast_acquire=True)
         self._headers = dict(headers)
-        self._parts = urlsplit(base_url)
-        self._base_url = base_url
+        self._base_url, self._proxy = addresses
+        self._parts = urlsplit(self._base_url)
         # the trust store is read only once, even for concurrent first requests
         self._opening = anyio.Lock()
         self._heads: dict[tuple[object, ...], bytes] = {}
@@ -78,7 +79,7 @@ class Pool:
             return self.route
 
     async def _route(self) -> Route:
-        proxy, is_tls = proxy_for(self._base_url), self._parts.scheme == "https"
+        proxy, is_tls = proxy_for(self._base_url, self._proxy), self._parts.scheme == "https"
         tls = (
             await anyio.to_thread.run_sync(_trust)
             if is_tls or (proxy is not None and proxy.is_tls)

@@ -20,6 +20,7 @@ from treadle.errors import AgentError
 from treadle.models.model import Model
 
 if TYPE_CHECKING:
+    from treadle.models.providers.access_tokens import AccessTokens
     from treadle.models.providers.connection import Connection
     from treadle.models.providers.http import HttpConnection
     from treadle.models.providers.listing import Listed
@@ -33,6 +34,8 @@ _WIRES = {
 
 
 CLOSE_WITHIN_S = 1.0
+_STANDS_FOR_TOKEN = "token"
+"""Makes a wire authorize its requests with a token. `AccessTokens` replaces the header."""
 
 
 class Wire(Protocol):
@@ -84,16 +87,28 @@ def connect_to(endpoint: Endpoint) -> HttpConnection:
     """Create the configured connection. Opens nothing yet. Raises AgentError: auth, invalid."""
     connection = wire_of(endpoint.type).connect(
         api_key=endpoint.api_key.reveal() if endpoint.api_key else None,
-        auth_token=endpoint.auth_token.reveal() if endpoint.auth_token else None,
+        auth_token=endpoint.auth_token.reveal()
+        if endpoint.auth_token
+        else None
+        if endpoint.token is None
+        else _STANDS_FOR_TOKEN,
         base_url=endpoint.base_url,
         timeout_s=endpoint.timeout_s,
         headers={header: value.reveal() for header, value in endpoint.headers.items()},
     )
-    return (
-        connection
-        if endpoint.total_timeout_s is None
-        else connection.within(endpoint.total_timeout_s)
+    if endpoint.total_timeout_s is endpoint.http_proxy is endpoint.token is None:
+        return connection
+    return connection.reached(
+        total_s=endpoint.total_timeout_s, proxy=endpoint.http_proxy, tokens=_tokens_of(endpoint)
     )
+
+
+def _tokens_of(endpoint: Endpoint) -> AccessTokens | None:
+    if endpoint.token is None:
+        return None
+    from treadle.models.providers.access_tokens import AccessTokens  # noqa: PLC0415  few need it
+
+    return AccessTokens(endpoint.token, endpoint.name)
 
 
 async def models_at(endpoint: Endpoint) -> list[Listed]:
