@@ -81,7 +81,7 @@ class CodingOptions(TypedDict, total=False):
     sandbox: str
     on_approval: Approver
     limits: Limits
-    hooks: Sequence[Hook]
+    hooks: Sequence[Hook[Any]]
     journal: str
     settings: bool
 

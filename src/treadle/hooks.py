@@ -8,6 +8,7 @@ from __future__ import annotations
 from treadle.events.hooks import NO_HOOKS as NO_HOOKS
 from treadle.events.hooks import Add as Add
 from treadle.events.hooks import AfterModel as AfterModel
+from treadle.events.hooks import AfterTool as AfterTool
 from treadle.events.hooks import Answer as Answer
 from treadle.events.hooks import Ask as Ask
 from treadle.events.hooks import BeforeModel as BeforeModel

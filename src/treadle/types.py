@@ -157,7 +157,8 @@ class Outcome(StrEnum):
         TRUNCATED: The model's own answer was cut by its max_tokens (`token_limit`: the run's budget
             is spent).
         LOOPING: The model repeated the same call without any change in between.
-        REFUSED: The provider or the model declined to answer.
+        REFUSED: The provider or the model declined to answer, or a hook stopped the run. Then
+            `RunResult.error` holds its reason.
         INVALID_OUTPUT: The answer did not have the requested type, even after retries.
         CONTEXT_OVERFLOW: The conversation is too long for the model, even after compaction.
         APPROVAL_NEEDED: The run waits for a person, or for a deferred result. `resume` continues

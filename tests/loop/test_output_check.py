@@ -83,9 +83,9 @@ async def test_a_check_that_never_passes_ends_with_its_reason_and_the_raw_text(
     assert (result.output, result.validated) == ('{"customer": "Acne"}', False)
     assert result.error is not None
     assert result.error.message == (
-        "the output is invalid: output_check= rejected it: there is no customer 'Acne'"
+        "the output is invalid: a check rejected it: there is no customer 'Acne'"
     )
-    with pytest.raises(AgentError, match="output_check= rejected it"):
+    with pytest.raises(AgentError, match="a check rejected it"):
         result.unwrap()
 
 

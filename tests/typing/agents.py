@@ -8,7 +8,9 @@ from typing import assert_type
 
 from treadle import (
     Agent,
+    Hook,
     Limits,
+    Message,
     RunContext,
     RunResult,
     Runtime,
@@ -23,6 +25,7 @@ from treadle import (
     run_sync,
     tool,
 )
+from treadle.hooks import HookedRun, Stop
 
 
 @dataclass
@@ -93,6 +96,25 @@ async def functions_of_a_definition_say_what_its_runs_need(rt: Runtime) -> None:
     assert_type(Agent(name="a", tools=tools_of_the_run, output=Shop), Agent[Shop, Shop])
     assert_type(Agent(name="a", instructions=greeting, tools=[charge]), Agent[Shop, str])
     await rt.run(Agent(name="a", instructions=greeting), "hi", deps=3)  # type: ignore[misc]
+
+
+class Till(Hook[Shop]):
+    async def check_input(self, run: HookedRun[Shop], message: Message) -> Stop | None:
+        assert_type(run.deps, Shop)
+        return Stop("closed") if run.deps.till < 0 else None
+
+
+class Polite(Hook):
+    async def check_input(self, run: HookedRun, message: Message) -> Stop | None:
+        assert_type(run.deps, object)
+        return None
+
+
+async def hooks_say_what_the_runs_of_their_agent_need(rt: Runtime) -> None:
+    assert_type(Agent(name="a", hooks=[Till()]), Agent[Shop, str])
+    assert_type(Agent(name="a", hooks=[Till(), Polite()], tools=[charge]), Agent[Shop, str])
+    await rt.run(Agent(name="a", hooks=[Polite()]), "hi")
+    await rt.run(Agent(name="a", hooks=[Till()]), "hi", deps=3)  # type: ignore[misc]
 
 
 def for_rich(ctx: RunContext[Shop]) -> bool:

@@ -116,7 +116,7 @@ class Agent(Generic[Deps, Out]):
     history: HistoryProcessor[Deps] | None = None
     completion: bool = False
     retries: int = 2
-    hooks: Sequence[Hook] = ()
+    hooks: Sequence[Hook[Deps]] = ()
     mcp_servers: Sequence[ToolProvider] = ()
     limits: Limits | None = None
     settings: Settings = field(default_factory=Settings)

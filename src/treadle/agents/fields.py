@@ -49,7 +49,7 @@ class _Fields(TypedDict, Generic[Deps, Checked], total=False):
     history: HistoryProcessor[Deps] | None
     completion: bool
     retries: int
-    hooks: Sequence[Hook]
+    hooks: Sequence[Hook[Deps]]
     mcp_servers: Sequence[ToolProvider]
     limits: Limits | None
     settings: Settings

@@ -119,7 +119,7 @@ def made_agent(config: Config, catalog: Catalog, name: str) -> ChosenAgent:
     return ChosenAgent(agent, _limits(config, agent), {}, others, catalog.remarks(name))
 
 
-def module_hooks(config: Config) -> tuple[Hook, ...]:
+def module_hooks(config: Config) -> tuple[Hook[Any], ...]:
     """Return the hooks of the configured modules, which apply to every run.
 
     Raises AgentError(invalid) if a module cannot be imported, because a guard must not be skipped

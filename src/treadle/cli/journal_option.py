@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
@@ -81,7 +81,7 @@ def open_runtime(
     url: str,
     *,
     otherwise: str = "",
-    hooks: Sequence[Hook] = (),
+    hooks: Sequence[Hook[Any]] = (),
     unattended: bool = False,
 ) -> Runtime:
     """Return a runtime on the journal at `url`, which is created if it does not exist. Raises

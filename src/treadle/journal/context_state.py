@@ -43,6 +43,8 @@ class ContextState(msgspec.Struct):
     is_processed: bool = False
     """True if the last request's messages are known: no processor needs to be asked again for it.
     """
+    unanswered: tuple[Message, ...] = ()
+    """The prompt and messages of users that no response of this run has answered."""
     later: list[Message] = []
     """Messages that cannot follow the last response or its results yet."""
 
@@ -61,6 +63,11 @@ class ContextState(msgspec.Struct):
     def add(self, message: Message) -> None:
         self.history.append(message)
         self.said.append(message)
+
+    def ask(self, message: Message) -> None:
+        """Add the prompt of the run."""
+        self.add(message)
+        self.unanswered = (message,)
 
     def compact(self, receipt: Receipt) -> None:
         """Replace the messages as a compaction did."""

@@ -212,6 +212,8 @@ class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
     """True if the call completes the run with its arguments as the output."""
     hands_to: str = ""
     """Name of the agent that continues the run after this turn."""
+    blocked: str = ""
+    """Reason of a hook to end the run as `refused` because of the result, or empty."""
 
 
 class ToolLate(_Entry, frozen=True, kw_only=True, tag="tool.late"):

@@ -157,7 +157,7 @@ class RunState:
             self.context.add(message)
         self.context.prompt_at = len(self.context.history)
         if entry.fork is None or entry.fork.asks:
-            self.context.add(entry.input)
+            self.context.ask(entry.input)
 
     def _driven_by(self, entry: RunStarted | RunResumed) -> None:
         self.agent.drive(entry)
@@ -202,7 +202,7 @@ class RunState:
             return
         current.response, current.calls, current.attempt = entry, message.tool_calls, 0
         current.call_ids = frozenset([call.id for call in current.calls])
-        self.context.made_room = False
+        self.context.made_room, self.context.unanswered = False, ()
         self.context.call_ids.update(current.call_ids)
         if entry.hook is not None:
             self.ledger.pass_turn()
@@ -253,6 +253,7 @@ class RunState:
             self._pass_over(call_id, unless=entry.status != "unknown")
         if entry.completes and not current.completing:
             current.completing = call_id
+        current.blocked = current.blocked or entry.blocked
         if entry.hands_to and self.agent.handing is None:
             self.agent.handing = entry
         self.cut_by = entry.cut_by or self.cut_by
@@ -302,8 +303,7 @@ class RunState:
     def _approval_asked(self, entry: ApprovalAsked) -> None:
         self.approvals.ask(entry)
         self.current.doubt_was_told(entry.call_id)
-        if entry.call_id in self.current.starts:
-            self.unknown_calls.add(entry.call_id)
+        self.unknown_calls.update({entry.call_id} & self.current.starts.keys())
 
     def _approval_answered(self, entry: ApprovalAnswered) -> None:
         self.approvals.answer(entry)
@@ -313,6 +313,7 @@ class RunState:
     def _input_added(self, entry: InputAdded) -> None:
         self.models.mended += entry.mends
         if entry.by == "user":
+            self.context.unanswered = (*self.context.unanswered, entry.message)
             self.current.repeated = None
             self._repetition.reset()
         self._delay(entry.message)

@@ -95,6 +95,8 @@ class TurnState(msgspec.Struct):
     """True if max_tokens cut the response inside its thinking or a call."""
     repeated: Repeated | None = None
     """Call of the response that returned the same result too often."""
+    blocked: str = ""
+    """Reason of a hook to end the run because of a result; empty if there is none."""
     completing: str = ""
     """Id of the call with which the model completed the run."""
     cut_bytes: int = 0
@@ -105,7 +107,7 @@ class TurnState(msgspec.Struct):
         self.last, self.response = last, None
         self.calls, self.call_ids = (), frozenset()
         self.results, self.starts, self.doubtful, self.late = {}, {}, {}, {}
-        self.completing, self.repeated, self.unread = "", None, False
+        self.completing, self.repeated, self.unread, self.blocked = "", None, False, ""
 
     def judge(self, entry: ModelResponded, models: ModelState, *, text: bool) -> None:
         """Record whether the response is truncated or empty, and what may follow it. `text`: True

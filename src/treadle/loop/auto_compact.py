@@ -75,9 +75,7 @@ class RunRoom:
             return False
         # hooks and summaries may be slow, so store pending entries first
         await self._append()
-        if "before_compaction" in plan.hooks.points and not await plan.hooks.before_compaction(
-            plan.hooked
-        ):
+        if "before_compaction" in plan.hooks.points and not await plan.hooks.before_compaction():
             return False
         try:
             made = await self._compactor.make_room(
@@ -91,7 +89,7 @@ class RunRoom:
             self._compactor.give_back()
         for entry in made.entries if "after_compaction" in plan.hooks.points else ():
             await plan.hooks.after_compaction(
-                plan.hooked, decode_json(entry.receipt.encode(), dict[str, object])
+                decode_json(entry.receipt.encode(), dict[str, object])
             )
         if made.overflow is not None:
             raise made.overflow

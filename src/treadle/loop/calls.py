@@ -228,9 +228,10 @@ class OpenCalls:
 
         `verify` is awaited before a `once` call is repeated without a new start, or runs after a
         wait for a thread. Cancellation stops the calls; `cut` then closes those without a result.
+        No further stage begins once a hook stops the run because of a result.
         """
         for stage in self._stages:
-            if self._came_to_wait:
+            if self._came_to_wait or self._state.current.blocked:
                 return
             if len(stage) == 1:
                 await self._run(stage[0], runner, append, verify)

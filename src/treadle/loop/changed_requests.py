@@ -54,7 +54,7 @@ class ChangedRequests:
         state = self._state
         # hooks may be slow, so store pending entries first
         await self._append()
-        said = await self._hooks.before_model(self._plan.hooked, request)
+        said = await self._hooks.before_model(request)
         # unless the previous driver already added it
         if said.add and not (state.current.attempt and state.context.history[-1].text == said.add):
             await self._append(

@@ -11,8 +11,8 @@ import anyio
 from msgspec import structs
 
 from treadle._internal.uninterrupted import cancel_again
-from treadle.events.hooks import Answer, Ask, HookedRun, Hooks
-from treadle.events.hooks.chain import UNSAID, BeforeToolSaid
+from treadle.events.hooks import Answer, Ask, Hooks
+from treadle.events.hooks.chain import UNSAID, AfterToolSaid, BeforeToolSaid
 from treadle.loop.call_values import HOOK, Prepared, Ready, changed, refused
 from treadle.messages.message import JsonText, ToolCall, ToolResult, encode_json
 from treadle.tools.approval import Deny
@@ -26,18 +26,18 @@ class HookedCalls:
     __slots__ = ()
     clean: Callable[[str], str]
     hooks: Hooks
-    hooked: HookedRun | None
     said: dict[str, BeforeToolSaid]
 
     def decide_call(self, call: ToolCall, *, allowed: bool, asks: str | None = None) -> Prepared:
         raise NotImplementedError
 
     async def ask_hooks(self, calls: Sequence[ToolCall], settled: Container[str]) -> None:
-        """Call the hooks before the calls. `settled`: as in `Toolbox.get_ready`."""
-        assert self.hooked is not None, "a toolbox with hooks has a run"
+        """Call the hooks before the calls. `settled`: as in `Toolbox.get_ready`. Raises
+        RunBlocked.
+        """
         self.said.clear()
         for call in calls:
-            said = await self.hooks.before_tool(self.hooked, call)
+            said = await self.hooks.before_tool(call)
             self.said[call.id] = said._replace(arguments_json=None) if call.id in settled else said
 
     def prepare_as_hooked(self, call: ToolCall, *, allowed: bool) -> Prepared:
@@ -58,7 +58,7 @@ class HookedCalls:
         rewritten = structs.replace(call, arguments_json=said.arguments_json)
         return changed(self.decide_call(rewritten, allowed=allowed, asks=asks), HOOK)
 
-    async def after_tool(self, ready: Ready, result: ToolResult) -> ToolResult:
+    async def after_tool(self, ready: Ready, result: ToolResult) -> AfterToolSaid:
         """Run the hooks after a call. If they are cancelled, a `once` call keeps its status, but
         its text is removed.
         """
@@ -68,16 +68,13 @@ class HookedCalls:
             if ready.tool.effect != "once" or result.unknown:
                 raise
             cancel_again()
-            return unseen(result)
+            return AfterToolSaid(unseen(result))
 
-    async def said_after(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        assert self.hooked is not None, "a toolbox with hooks has a run"
-        said = await self.hooks.after_tool(self.hooked, call, result)
-        return (
-            structs.replace(said, content=self.clean(said.content))
-            if said is not result and isinstance(said.content, str)
-            else said
-        )
+    async def said_after(self, call: ToolCall, result: ToolResult) -> AfterToolSaid:
+        said, blocked = await self.hooks.after_tool(call, result)
+        if said is not result and isinstance(said.content, str):
+            said = structs.replace(said, content=self.clean(said.content))
+        return AfterToolSaid(said, self.clean(blocked))
 
 
 def shown_end(output: JsonText, result: ToolResult, hooked: ToolResult) -> JsonText:

@@ -144,8 +144,10 @@ class Inbox:
             raise AgentError("invalid", "this run has ended: its model cannot read the text")
         self.waiting = (*self.waiting, text)
 
-    def take(self) -> list[Entry]:
-        """Take all messages, as entries to append."""
+    async def take(self) -> list[Entry]:
+        """Take all messages, as entries to append. Raises AgentError(agent) if a hook fails that
+        rewrites them.
+        """
         news = self.news()
         if not (news or self.waiting or self.late.entries):
             return []
@@ -157,17 +159,27 @@ class Inbox:
         return [
             *self.late.take(),
             *told,
-            *self._words(),
+            *(await self._words() if self.waiting else ()),
         ]
 
-    def close(self) -> list[Entry]:
-        """Accept no more messages from users, and take the pending ones as entries."""
+    async def close(self) -> list[Entry]:
+        """Accept no more messages from users, and take the pending ones as entries. Logs the error
+        of a hook that rewrites them, and leaves them out.
+        """
         self.is_closed = True
-        return self._words()
+        if not self.waiting:
+            return []
+        try:
+            return await self._words()
+        except AgentError as e:
+            logger.warning("messages of run %s were not stored: %s", self._plan.run_id, e.message)
+            return []
 
-    def _words(self) -> list[Entry]:
-        said, self.waiting = self.waiting, ()
-        return [InputAdded(at=now(), message=Message.user(text), by="user") for text in said]
+    async def _words(self) -> list[Entry]:
+        said, self.waiting = [Message.user(text) for text in self.waiting], ()
+        if "before_input" in (hooks := self._plan.hooks).points:
+            said = [await hooks.before_input(message) for message in said]
+        return [InputAdded(at=now(), message=message, by="user") for message in said]
 
     def ours(
         self, last: Outcome | None, output: RunOutput, *, was_short: bool, after_words: bool

@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from treadle._internal.clock import Clock
 from treadle.budget.limits import BudgetSpent
-from treadle.errors import AgentError, ErrorKind
+from treadle.errors import AgentError
 from treadle.events.feed import Feed
 from treadle.journal.entries import Entry
 from treadle.journal.journal import Journal
@@ -25,7 +25,8 @@ from treadle.loop.approvals import ask_people
 from treadle.loop.call_values import Prepared
 from treadle.loop.calls import Admission, OpenCalls
 from treadle.loop.deadline import RunTime
-from treadle.loop.ending import Ending, as_error
+from treadle.loop.ending import Ending
+from treadle.loop.guarding import rewritten
 from treadle.loop.inbox import Inbox
 from treadle.loop.model_turn import ModelTurn
 from treadle.loop.outcome import Closing, Verdict
@@ -135,15 +136,17 @@ class Run:
             self._reserved = True
 
     async def _drive(self) -> None:
-        seconds, begun = self.plan.limits.seconds, self._clock.monotonic()
+        plan, begun = self.plan, self._clock.monotonic()
         with self._toolbox.traced.run() as span:
+            if "before_input" in plan.hooks.points:
+                plan = await rewritten(plan)
             # shielded, so that a run that begins in the journal also begins here
             with anyio.CancelScope(shield=True):
-                await self.pen.begin(self.plan, self._journal)
+                await self.pen.begin(plan, self._journal)
             for text in self.plan.warnings:
                 self._feed.warn(text)
             outcome, error = Outcome.CANCELLED, None
-            if seconds is not None:
+            if (seconds := plan.limits.seconds) is not None:
                 self._scope.deadline = anyio.current_time() + max(seconds - self._driven_s, 0)
             try:
                 with self._scope:
@@ -166,9 +169,7 @@ class Run:
         except Exception as e:  # noqa: BLE001  edge of the run; a bug in user code must not crash the caller
             # an error during cancellation does not change the outcome
             await checkpoint_if_cancelled()
-            error = as_error(e, self.plan)
-            too_long = error.kind is ErrorKind.CONTEXT_OVERFLOW
-            return Outcome.CONTEXT_OVERFLOW if too_long else Outcome.ERROR, error
+            return self._closing.outcome_of(e)
 
     # ------------------------------------------------------------ a turn
 
@@ -176,7 +177,7 @@ class Run:
         if not self._ledger.context_tokens:
             self.room.count_fixed()
         if self.plan.hooks:
-            await self.plan.hooks.before_run(self.plan.hooked)
+            await self.plan.hooks.before_run()
         outcome = None
         if self.plan.resumption is not None:  # close the previous driver's open calls first
             outcome = await self._closed(self.plan.resumption.answers)
@@ -225,7 +226,7 @@ class Run:
         self.pen.keep(*self.inbox.late.take_results())
         state = self.state
         current, answers = state.current, answers.to_open(state)
-        if calls := current.open_calls:
+        if (calls := current.open_calls) and not current.blocked:
             late = current.late
             ready = [as_run(call, state, answers) for call in calls if call.id not in late]
             await self._toolbox.get_ready(ready, settled=settled(state, answers))
@@ -250,7 +251,7 @@ class Run:
             return Outcome.TURN_LIMIT
         if plan.late_tools is not None:
             self._join_late_tools(plan.late_tools)
-        if said := self.inbox.take():
+        if said := await self.inbox.take():
             self.pen.keep(*said)
         await self.room.make()
         last = ledger.last_turn(state.context.new_bytes() if ledger.estimates else 0, plan.dearest)

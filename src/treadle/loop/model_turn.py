@@ -7,6 +7,7 @@ of the turn. Entry point: `ModelTurn`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -20,6 +21,7 @@ from treadle.journal.journal import Append
 from treadle.journal.view import View
 from treadle.loop.auto_compact import RunRoom
 from treadle.loop.changed_requests import ChangedRequests
+from treadle.loop.guarding import beside
 from treadle.loop.hook_responses import given, replacing
 from treadle.loop.plan import Plan
 from treadle.loop.toolbox import Toolbox
@@ -56,12 +58,37 @@ class ModelTurn(ChangedRequests):
         self._traced, self._span = toolbox.traced, NO_SPAN
         self.room = RunRoom(plan, self._tools, append, retries=retries, traced=self._traced)
 
-    async def respond(self, last: Outcome | None) -> tuple[ModelResponse, ModelResponded] | Outcome:
+    async def _respond_checked(
+        self, last: Outcome | None
+    ) -> tuple[ModelResponse, ModelResponded] | Outcome:
+        """Return the response, once hooks have checked the messages that it answers. Both happen in
+        parallel.
+        """
+        passed = False
+
+        async def check() -> None:
+            nonlocal passed
+            await self._hooks.check_input(self._state.context.unanswered)
+            passed = True
+
+        try:
+            return await beside(check, partial(self.respond, last, is_checked=True))
+        except Exception:
+            if not passed:
+                self.done()  # nothing of an unchecked response is kept
+            raise
+
+    async def respond(
+        self, last: Outcome | None, *, is_checked: bool = False
+    ) -> tuple[ModelResponse, ModelResponded] | Outcome:
         """Return a complete response and its entry, which the caller appends; or the limit that
         does not allow a request.
 
-        `last`: the limit that makes this turn the last one, or None.
+        `last`: the limit that makes this turn the last one, or None. `is_checked`: hooks check the
+        input already. Raises RunBlocked, which cancels the request.
         """
+        if "check_input" in self._hooks.points and not is_checked:
+            return await self._respond_checked(last)
         if (
             "before_model" in self._hooks.points
             and (said := await self._hooked(self._request(self._plan.output_tokens, last))).answered
@@ -95,7 +122,7 @@ class ModelTurn(ChangedRequests):
         self._tools = self.room.tools = tools
 
     def done(self) -> None:
-        """Close the attempt. Call it before the response's entry is appended."""
+        """Close the attempt. Call it before the response's entry is appended, or to drop it."""
         self._attempt = None
 
     @property
@@ -178,7 +205,7 @@ class ModelTurn(ChangedRequests):
         finally:
             self.reached += attempt.reached
         if "after_model" in self._hooks.points:
-            replaced = await self._hooks.after_model(self._plan.hooked, request, response)
+            replaced = await self._hooks.after_model(request, response)
             if replaced is not response:
                 attempt.fold = Fold(self._state.context.call_ids)
                 response = replacing(replaced, attempt, self._feed)

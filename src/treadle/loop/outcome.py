@@ -8,17 +8,17 @@ Cancellation, timeouts and errors are decided by the loop, limits by the ledger.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import anyio
 
 from treadle._internal.json_text import JsonText, encode_json
 from treadle.errors import AgentError, ErrorKind
 from treadle.events.feed import Feed
+from treadle.events.hooks import RunBlocked
 from treadle.journal.entries import CancelAsked, Entry, RunFinished, ToolStarted
 from treadle.loop.calls import OpenCalls
 from treadle.loop.ending import Ending, as_error, metrics_of
+from treadle.loop.guarding import Check, withdrawn_by
 from treadle.loop.inbox import NO_ANSWER, Inbox
 from treadle.loop.model_turn import ModelTurn
 from treadle.loop.output import RunOutput
@@ -62,10 +62,12 @@ class Verdict:
         """Return the outcome; None if the run continues. `words`: true if there are messages that
         the model has not read.
 
-        Raises AgentError(tool) if a call ends the run.
+        Raises AgentError(tool) if a call ends the run, and RunBlocked.
         """
         state, response = self._state, self._state.current.response
         assert response is not None, "a turn is a response"
+        if state.current.blocked:
+            raise RunBlocked(state.current.blocked)
         if state.current.open_calls:
             return Outcome.APPROVAL_NEEDED
         spent = self._spent
@@ -89,19 +91,17 @@ class Verdict:
             else self._answered(response.message.text, said=True)
         )
 
-    async def checked(
-        self, check: Callable[[Any], Awaitable[None]], words: object
-    ) -> Outcome | None:
-        """Return the outcome of a completed run after the agent's check of its output; None if the
-        model has to correct the output, or to read `words` that came meanwhile.
+    async def checked(self, check: Check, words: object) -> Outcome | None:
+        """Return the outcome of a completed run after the check of its output; None if the model
+        has to correct the output, or to read `words` that came meanwhile.
 
-        The value of a tool that ended the run is not checked: its call cannot be corrected. Raises
-        AgentError(agent) if the check fails.
+        The value of a tool that ended the run cannot be corrected. Raises AgentError(agent) if the
+        check fails, and RunBlocked.
         """
-        if self._state.current.ended_by is not None:
-            return Outcome.COMPLETED
-        outcome = await self.output.checked(check, may_mend=self._may_mend)
-        unread = words and self._spent is None and not self._state.current.calls
+        current = self._state.current
+        ended = current.ended_by is not None
+        outcome = await self.output.checked(check, may_mend=self._may_mend, ended=ended)
+        unread = words and self._spent is None and not current.calls
         return None if unread and outcome is Outcome.COMPLETED else outcome
 
     @property
@@ -185,10 +185,10 @@ class Closing:
         waiting = outcome is Outcome.APPROVAL_NEEDED and bool(state.current.open_calls)
         why = "The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped"
         self._warn(outcome, waiting=waiting)
-        said = self._inbox.close()
-        last = said if waiting else self._close(why, calls, cancelled_by)
         lost, stored = None, False
         with anyio.move_on_after(GRACE_S, shield=True) as grace:
+            said = await self._inbox.close()
+            last = said if waiting else self._close(why, calls, cancelled_by)
             try:
                 await self._pen.append(*last, hold=True)
                 self.ending = ending = self._ending(outcome, error, duration_s, waiting=waiting)
@@ -224,6 +224,17 @@ class Closing:
         if outcome is Outcome.COMPLETED and self._state.models.empty_responses:
             self._feed.warn(NO_ANSWER)
 
+    def outcome_of(self, error: Exception) -> tuple[Outcome, AgentError]:
+        """Return the outcome of a run that an error or a hook ended."""
+        outcome = Outcome.ERROR
+        if isinstance(error, RunBlocked):
+            self._model.done()  # nothing of the response is kept
+            self._pen.keep(*withdrawn_by(error, self._state))
+            outcome, error = Outcome.REFUSED, AgentError("agent", error.message)
+        error = as_error(error, self._plan)
+        too_long = error.kind is ErrorKind.CONTEXT_OVERFLOW
+        return Outcome.CONTEXT_OVERFLOW if too_long else outcome, error
+
     async def keep_known(self) -> None:
         """Store pending results and users' messages, without the starts of calls that did not
         begin. Logs a journal error.
@@ -231,7 +242,7 @@ class Closing:
         self._pen.held = [entry for entry in self._pen.held if not isinstance(entry, ToolStarted)]
         with anyio.move_on_after(GRACE_S, shield=True):
             try:
-                await self._pen.append(*self._inbox.close())
+                await self._pen.append(*await self._inbox.close())
             except Exception as e:  # noqa: BLE001  a journal error; the run is resumed without them
                 logger.warning(
                     "run %s was released, but its last results could not be stored: %s",
@@ -266,7 +277,7 @@ class Closing:
         output, output_json = self._verdict.output_of(outcome)
         return Ending(
             outcome=outcome,
-            text=self._state.text,
+            text="" if outcome is Outcome.REFUSED and error else self._state.text,
             error=error,
             metrics=metrics,
             spending=spending,

@@ -5,12 +5,11 @@ outcome.py decides when a run ends with it. Entry point: `RunOutput`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 from treadle._internal.json_text import decode_json, members
 from treadle.errors import AgentError
+from treadle.events.hooks import RunBlocked
 from treadle.journal.entries import ToolFinished
+from treadle.loop.guarding import Check
 from treadle.loop.plan import Plan
 from treadle.messages.message import ToolCall
 from treadle.tools.structured_output.contract import Unfit
@@ -54,21 +53,24 @@ class RunOutput:
             return None if may_mend else Outcome.INVALID_OUTPUT
         return Outcome.COMPLETED
 
-    async def checked(
-        self, check: Callable[[Any], Awaitable[None]], *, may_mend: bool
-    ) -> Outcome | None:
-        """Return the outcome of a completed run after the agent's check of its output; None if the
-        model has to correct the output.
+    async def checked(self, check: Check, *, may_mend: bool, ended: bool) -> Outcome | None:
+        """Return the outcome of a completed run after the check of its output; None if the model
+        has to correct the output. `ended`: a tool ended the run with it, so it cannot be corrected.
 
-        Raises AgentError(agent) if the check fails.
+        Raises AgentError(agent) if the check fails, and RunBlocked.
         """
         try:
-            await check(self.value)
+            await check(self.value, ended)
         except ToolFailed as e:
-            again = may_mend and not e.ends_run
+            again = may_mend and not e.ends_run and not ended
             self.mend = REJECTED.format(reason=e.message) if again else ""
-            self.value, self.problems = self.raw, f"output_check= rejected it: {e.message}"
+            self.value, self.problems = self.raw, f"a check rejected it: {e.message}"
             return None if again else Outcome.INVALID_OUTPUT
+        except RunBlocked as e:
+            response = self._state.current.response
+            assert response is not None, "an output is a response's"
+            e.since = response.message.id
+            raise
         return Outcome.COMPLETED
 
     def ended(self, last: ToolFinished) -> Outcome:

@@ -16,7 +16,7 @@ from treadle.budget.ledger import Ledger
 from treadle.budget.prices import UNKNOWN, Dearest, Pricing, needed
 from treadle.context.compaction import Summarisers, nobody
 from treadle.context.native_compaction import CompactingModel
-from treadle.events.hooks import NO_HOOKS, HookedRun, Hooks
+from treadle.events.hooks import NO_HOOKS, Hooks
 from treadle.journal.entries import (
     AgentSwitched,
     Compaction,
@@ -143,17 +143,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     resumption: Resumption | None = None
     switching: Switching | None = None
     """Set if another agent has just handed the run over."""
-
-    @property
-    def hooked(self) -> HookedRun:
-        """The run as hooks see it."""
-        who = {"run_id": self.run_id, "agent": self.agent, "model": self.model_name}
-        return HookedRun(
-            **who,
-            session_id=self.session_id,
-            parent_run_id=self.parent_run_id,
-            user_id=self.user_id,
-        )
 
     def started(self) -> RunStarted:
         """Return the run's first entry."""

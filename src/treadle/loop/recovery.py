@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from treadle.errors import AgentError
+from treadle.events.hooks import RunBlocked
 from treadle.journal.entries import ApprovalAnswered, Entry, ToolFinished, ToolStarted
 from treadle.journal.run_state import RunState
 from treadle.loop.answers import Answers, replace_arguments
@@ -276,6 +277,8 @@ def _run_again(
 async def _probed(ready: Ready, toolbox: Toolbox) -> Happened | DidNotHappen | None:
     try:
         return await probed(toolbox, ready)
+    except RunBlocked:
+        raise
     except Exception as e:  # noqa: BLE001  user code; a failed probe leaves the outcome unknown
         logger.warning(
             "the probe of %s (call %s) failed, so its call is unknown: %s: %s",

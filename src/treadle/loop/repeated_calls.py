@@ -11,6 +11,7 @@ import anyio
 from msgspec import structs
 
 from treadle.errors import AgentError
+from treadle.events.hooks import RunBlocked
 from treadle.journal.entries import ToolFinished
 from treadle.loop.call_values import Ready
 from treadle.loop.shown_results import shown_text
@@ -46,7 +47,9 @@ def repeated(toolbox: Toolbox, call: ToolCall, attempt: int) -> Ready:
 
 
 async def probed(toolbox: Toolbox, ready: Ready) -> Happened | DidNotHappen | None:
-    """Call the tool's probe, for at most its timeout. Raises the errors of `asked`."""
+    """Call the tool's probe, for at most its timeout. Raises the errors of `asked`, and
+    RunBlocked.
+    """
     ctx = toolbox.context(ready, toolbox.deadline(ready.tool), toolbox)
     with anyio.move_on_after(ready.tool.timeout_s):
         answer = await asked(ready.tool, ctx, ready.arguments)
@@ -63,11 +66,11 @@ async def _found(toolbox: Toolbox, text: str, ready: Ready, ctx: ToolContext[Any
     text = await shown_text(text, ready.tool, ctx, toolbox.clean)
     if "after_tool" not in toolbox.hooks.points:
         return text
-    return (
-        await toolbox.said_after(
-            ready.call, ToolResult(call_id=ready.call.id, name=ready.call.name, content=text)
-        )
-    ).text
+    found = ToolResult(call_id=ready.call.id, name=ready.call.name, content=text)
+    said = await toolbox.said_after(ready.call, found)
+    if said.blocked:
+        raise RunBlocked(said.blocked)
+    return said.result.text
 
 
 async def arrived(toolbox: Toolbox, call: ToolCall, late: ToolFinished) -> ToolFinished:
@@ -78,6 +81,7 @@ async def arrived(toolbox: Toolbox, call: ToolCall, late: ToolFinished) -> ToolF
     ctx = toolbox.context(ready, None, toolbox)
     text = await shown_text(late.result.text, tool, ctx, toolbox.clean)
     result = structs.replace(late.result, content=text)
-    if "after_tool" in toolbox.hooks.points:
-        result = await toolbox.after_tool(ready, result)
-    return structs.replace(late, result=result)
+    if "after_tool" not in toolbox.hooks.points:
+        return structs.replace(late, result=result)
+    result, blocked = await toolbox.after_tool(ready, result)
+    return structs.replace(late, result=result, blocked=blocked)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,12 @@ from msgspec import structs
 
 from treadle._internal.clock import Clock
 from treadle._internal.crash import boundary
-from treadle.events.hooks import NO_HOOKS, HookedRun, Hooks
+from treadle.events.hooks import NO_HOOKS, Hooks
 from treadle.events.hooks.chain import BeforeToolSaid
 from treadle.events.tracing import UNTRACED, Traced
 from treadle.journal.entries import ToolFinished
 from treadle.loop.call_values import Deferred, HeldCall, Prepared, Ready, refused
+from treadle.loop.guarding import Check
 from treadle.loop.hooked_calls import HookedCalls, shown_end
 from treadle.loop.processing import Processor
 from treadle.loop.shown_results import shown_parts, shown_text, with_note
@@ -75,8 +76,8 @@ class Toolbox(HookedCalls):
     """Callback that receives `standing` once, before the first command is decided."""
     mode_changed: Callable[[Mode], None] = lambda mode: None
     """Called when a user changes the mode during the run."""
-    output_check: Callable[[Any], Awaitable[None]] | None = None
-    """Check of the agent's output, with the run's dependencies. Raises ToolFailed."""
+    output_check: Check | None = None
+    """Check of the output by the agent and the hooks."""
     processor: Processor | None = None
     """Processor of the messages that the model sees."""
     traced: Traced = UNTRACED
@@ -90,8 +91,6 @@ class Toolbox(HookedCalls):
     kept: Mapping[Callable[[], Any], Any] = field(default_factory=dict[Callable[[], Any], Any])
     """Objects that tools keep between calls, by factory."""
     hooks: Hooks = NO_HOOKS
-    hooked: HookedRun | None = None
-    """The run as tool hooks see it."""
     said: dict[str, BeforeToolSaid] = field(default_factory=dict[str, BeforeToolSaid])
     """Answers of `before_tool` hooks for the next `prepare`, by call id."""
 
@@ -199,8 +198,9 @@ class Toolbox(HookedCalls):
         except ToolDeferred as e:
             return Deferred(self.clean(e.reason))
         boundary()
+        blocked = ""
         if "after_tool" in self.hooks.points:
-            hooked = await self.after_tool(ready, result)
+            hooked, blocked = await self.after_tool(ready, result)
             if isinstance(ends, str):
                 ends = shown_end(ends, result, hooked)
             result = hooked
@@ -216,6 +216,7 @@ class Toolbox(HookedCalls):
             duration_ms=duration_ms,
             ends_run=ends is True,
             done=ends if isinstance(ends, str) else None,
+            blocked=blocked,
             completes=completes,
             hands_to=self.hands_to(ready.tool) if self.has_handoffs and status == "ok" else "",
         )

@@ -87,7 +87,7 @@ class Assembly:
         )
         self.choice = ModelChoice(config, self.models, journal)
         self.settings = config.defaults.settings
-        self.hooks: tuple[Hook, ...] = ()
+        self.hooks: tuple[Hook[Any], ...] = ()
         """Hooks of all runs."""
 
     def use(self, config: Config) -> None:

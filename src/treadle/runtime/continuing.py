@@ -32,7 +32,7 @@ from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly, More, RunOrigin
 from treadle.runtime.children import Children, ParentRun, divided
 from treadle.runtime.closing_runs import taken_unchanged, until_idle
-from treadle.runtime.evaluating import PlannedRun, going_on
+from treadle.runtime.evaluating import PlannedRun, as_submitted, going_on
 from treadle.runtime.evaluating import begun as begun_agent
 from treadle.runtime.handing_over import finished_result, forked_agent, in_charge
 from treadle.runtime.model_choice import Asker
@@ -91,7 +91,7 @@ class ContinuingRuns(Runs):
             self.busy.claim(session_id)
         try:
             plan = await self._assembly.plan(agent, prompt, session_id, options, submits=True)
-            await begun(plan.past, partial(add, plan))
+            await begun(plan.past, partial(add, await as_submitted(plan)))
         finally:
             if session_id is not None:
                 self.busy.let_go(session_id)

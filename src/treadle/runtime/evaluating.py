@@ -1,12 +1,13 @@
 """Evaluation of agents whose definitions contain functions, for a run that begins or resumes.
 
-agents/evaluation.py calls the functions. Entry points: `begun`, `going_on`, `context_of`,
-`output_check`, `processor`, `PlannedRun`.
+agents/evaluation.py calls the functions. Entry points: `begun`, `going_on`,
+`as_submitted`, `context_of`, `hooked_run`, `output_check`, `processor`, `PlannedRun`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+from collections.abc import Callable, Sequence
 from inspect import isawaitable
 from typing import Any, Generic, NamedTuple
 
@@ -15,7 +16,9 @@ import msgspec
 from treadle.agents.agent import Agent
 from treadle.agents.evaluation import evaluated
 from treadle.errors import AgentError
+from treadle.events.hooks import HookedRun, RunBlocked
 from treadle.journal.run_state import RunState
+from treadle.loop.guarding import Check, rewritten
 from treadle.loop.plan import Plan
 from treadle.loop.processing import Processor, checked_messages
 from treadle.messages.message import Message
@@ -25,6 +28,8 @@ from treadle.runtime.prompt import run_id_of
 from treadle.runtime.session import ResumeOptions, RunOptions
 from treadle.tools.failures import ToolFailed, words_of
 from treadle.tools.run_context import RunContext, called_with
+
+logger = logging.getLogger("treadle")
 
 
 class PlannedRun(NamedTuple, Generic[Out]):
@@ -80,6 +85,31 @@ async def going_on(
     return await evaluated(agent, ctx, state.evaluated)
 
 
+def hooked_run(plan: Plan, deps: object) -> HookedRun[Any]:
+    """Return the run as its hooks see it."""
+    return HookedRun(
+        run_id=plan.run_id,
+        session_id=plan.session_id,
+        parent_run_id=plan.parent_run_id,
+        user_id=plan.user_id,
+        agent=plan.agent,
+        model=plan.model_name,
+        deps=deps,
+        inputs=msgspec.json.decode(plan.inputs_json, type=dict[str, Any]),
+    )
+
+
+async def as_submitted(plan: Plan) -> Plan:
+    """Return the plan of a queued run with its prompt as hooks changed it, without dependencies.
+
+    Raises AgentError(agent) if a hook fails.
+    """
+    if "before_input" not in plan.hooks.points:
+        return plan
+    plan.hooks.begin(hooked_run(plan, None), logger.warning)
+    return await rewritten(plan)
+
+
 def context_of(agent: Agent[Any, Any], plan: Plan, deps: object) -> RunContext[Any]:
     """Return the context of a run for functions of its agent, or of the next one.
 
@@ -116,20 +146,28 @@ def processor(agent: Agent[Any, Any], plan: Plan, deps: object) -> Processor:
 
 def output_check(
     agent: Agent[Any, Any], plan: Plan, deps: object, clean: Callable[[str], str]
-) -> Callable[[Any], Awaitable[None]] | None:
-    """Return the agent's check of an output in one run; None if it has none. `clean` masks secrets.
+) -> Check | None:
+    """Return the check of an output by the agent and then by the hooks, in one run; None if there
+    is none. `clean` masks secrets.
 
-    It raises ToolFailed for an output that the agent rejects, and AgentError(agent) if it fails.
+    It raises ToolFailed for an output that is rejected, RunBlocked, and AgentError(agent) if it
+    fails. The agent does not check the value of a tool that ended the run.
     """
-    if (check := agent.output_check) is None:
+    check, hooks = agent.output_check, plan.hooks
+    if check is None and "check_output" not in hooks.points:
         return None
 
-    async def checked(output: Any) -> None:
+    async def checked(output: Any, ended: bool) -> None:
         try:
-            if isawaitable(said := check(context_of(agent, plan, deps), output)):
-                await said
+            if check is not None and not ended:
+                said = check(context_of(agent, plan, deps), output)
+                if isawaitable(said):
+                    await said
+            await hooks.check_output(output)
         except ToolFailed as e:
             raise ToolFailed(clean(e.message), ends_run=e.ends_run) from e
+        except RunBlocked:
+            raise
         except AgentError:
             raise
         except Exception as e:

@@ -76,4 +76,4 @@ async def after_run(plan: Plan, result: RunResult[Any]) -> None:
     """Run the hooks after a run, also while the task is being cancelled."""
     if "after_run" in plan.hooks.points:
         with anyio.move_on_after(HOOK_GRACE_S, shield=True):
-            await plan.hooks.after_run(plan.hooked, result)
+            await plan.hooks.after_run(result)

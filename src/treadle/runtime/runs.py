@@ -26,7 +26,7 @@ from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly
 from treadle.runtime.busy_sessions import BusySessions
 from treadle.runtime.children import Children, ParentRun
-from treadle.runtime.evaluating import PlannedRun
+from treadle.runtime.evaluating import PlannedRun, hooked_run
 from treadle.runtime.evaluating import begun as begun_agent
 from treadle.runtime.handing_over import handed_over
 from treadle.runtime.late_runs import LateRuns
@@ -206,7 +206,7 @@ class Runs:
     def _run(self, planned: PlannedRun[Any], deps: Any, feed: Feed) -> Run:
         agent, plan = planned.agent, planned.plan
         if plan.hooks:
-            plan.hooks.warn = feed.warn
+            plan.hooks.begin(hooked_run(plan, deps), feed.warn)
         toolbox = self._assembly.toolboxes.make(agent, plan, deps, feed, self._children.spawn)
         run = Run(plan, toolbox, self.journal, feed, clock=self._clock, retries=self._retries)
         if agent.handoffs:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Never, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, get_args
 
 import anyio
 from anyio import to_thread
@@ -74,7 +74,7 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
         clock: Clock | None = None,
         retries: RetryPolicy | None = None,
         tracer: Tracer | None = None,
-        hooks: Sequence[Hook] = (),
+        hooks: Sequence[Hook[Any]] = (),
         on_close: OnClose | None = None,
     ) -> None:
         """Create a runtime. Most applications use `Runtime.open`, which describes `config` and
@@ -122,7 +122,7 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
         durability: Literal["process", "power"] = "process",
         retries: RetryPolicy | None = None,
         tracer: Tracer | None = None,
-        hooks: Sequence[Hook] = (),
+        hooks: Sequence[Hook[Any]] = (),
         on_close: OnClose | None = None,
     ) -> Self:
         """Open a runtime over the journal at `url`: `memory:`, `sqlite:///FILE` (`sqlite:////FILE`

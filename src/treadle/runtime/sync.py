@@ -47,7 +47,7 @@ class OpenOptions(TypedDict, total=False):
     durability: Literal["process", "power"]
     retries: RetryPolicy | None
     tracer: Tracer | None
-    hooks: Sequence[Hook]
+    hooks: Sequence[Hook[Any]]
     on_close: OnClose | None
 
 

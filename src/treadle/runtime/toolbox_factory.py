@@ -141,7 +141,6 @@ class Toolboxes:
             has_handoffs=agent.handoffs != (),
             kept=shared.kept,
             hooks=plan.hooks,
-            hooked=plan.hooked if plan.hooks else None,
             output_check=output_check(agent, plan, deps, self.redact),
             processor=None if agent.history is None else processor(agent, plan, deps),
             traced=UNTRACED

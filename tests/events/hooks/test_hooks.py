@@ -105,7 +105,7 @@ async def test_a_hook_is_told_which_run_it_is() -> None:
     )
 
 
-async def test_a_run_that_is_stopped_before_it_begins_ends_in_an_error_and_asks_no_model() -> None:
+async def test_a_run_that_is_stopped_before_it_begins_is_refused_and_asks_no_model() -> None:
     model, ended = ScriptedModel([says("never")]), list[str]()
     seen = await run(
         hook(
@@ -114,13 +114,13 @@ async def test_a_run_that_is_stopped_before_it_begins_ends_in_an_error_and_asks_
         ),
         model,
     )
-    assert seen.outcome == "error"
+    assert seen.outcome == "refused"
     assert seen.result.error is not None
     assert (seen.result.error.kind.value, seen.result.error.message) == (
         "agent",
-        "a hook stopped the run: not on Sundays",
+        "the hook Says stopped the run: not on Sundays",
     )
-    assert (model.requests, ended) == ([], ["error"])
+    assert (model.requests, ended) == ([], ["refused"])
 
 
 @pytest.mark.parametrize(
@@ -215,9 +215,9 @@ async def test_a_hook_may_end_the_run_before_a_request() -> None:
         model,
         gives("ok"),
     )
-    assert (seen.outcome, len(model.requests)) == ("error", 1)
+    assert (seen.outcome, len(model.requests)) == ("refused", 1)
     assert seen.result.error is not None
-    assert "a hook stopped the run: enough" in seen.result.error.message
+    assert "the hook Says stopped the run: enough" in seen.result.error.message
 
 
 async def test_an_answer_in_the_models_place_counts_as_a_turn_and_costs_nothing() -> None:
@@ -354,7 +354,7 @@ async def test_a_hook_may_end_the_run_after_a_response_and_nothing_of_it_is_done
         [asks(call("act"))],
         PlainTool(name="act", does=does),
     )
-    assert (seen.outcome, ran) == ("error", [])
+    assert (seen.outcome, ran) == ("refused", [])
 
 
 # ---------------------------------------------------------------- around a call

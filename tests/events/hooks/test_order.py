@@ -97,7 +97,7 @@ async def test_what_several_add_is_all_there() -> None:
 async def test_who_adds_does_not_keep_the_next_from_stopping_the_run_or_answering() -> None:
     assert (
         await run([hook(before_model=Add("one")), hook(before_model=Stop("no"))])
-    ).outcome == "error"
+    ).outcome == "refused"
     answer = ModelResponse(
         parts=(TextPart(text="known"),), usage=Usage(), stop_reason=StopReason.COMPLETE
     )
@@ -286,7 +286,7 @@ async def test_one_that_fails_after_something_keeps_nobody_else_from_being_told(
     [
         ("before_run", "no", "must return Stop or None"),
         ("before_model", "text", "must return ModelResponse, Add, Stop or None"),
-        ("before_tool", False, "must return Approve, Deny, Ask, Answer or None"),
+        ("before_tool", False, "must return Approve, Deny, Ask, Answer, Stop or None"),
     ],
 )
 async def test_what_a_point_cannot_be_given_is_refused_with_what_it_can(

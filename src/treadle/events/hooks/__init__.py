@@ -1,9 +1,12 @@
 """User code at named points of every run.
 
+    before_input                          (the prompt, and each message of a user)
     before_run
       before_model · after_model          (each turn)
+      check_input                         (beside the request that shows a message of a user)
       before_tool  · after_tool           (each call)
       before_compaction · after_compaction
+      check_output                        (the output)
     after_run                             (always, and last)
 
 hook.py is the contract; checking.py rejects invalid hooks; chain.py calls the hooks of a run, one
@@ -17,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.events.hooks.chain import NO_HOOKS as NO_HOOKS
 from treadle.events.hooks.chain import Hooks as Hooks
+from treadle.events.hooks.chain import RunBlocked as RunBlocked
 from treadle.events.hooks.chain import hooks_of as hooks_of
 from treadle.events.hooks.checking import checked_hooks as checked_hooks
 from treadle.events.hooks.hook import Add as Add
 from treadle.events.hooks.hook import AfterModel as AfterModel
+from treadle.events.hooks.hook import AfterTool as AfterTool
 from treadle.events.hooks.hook import Answer as Answer
 from treadle.events.hooks.hook import Ask as Ask
 from treadle.events.hooks.hook import BeforeModel as BeforeModel

@@ -3,7 +3,7 @@ it.
 
 After a hook adds, changes or asks, later hooks still run; Stop, Deny and answers end the chain. A
 hook that fails before an action prevents it. A failure after an action or on an event is reported,
-and the run continues. Entry point: `Hooks`.
+and the run continues. Entry points: `Hooks`, `RunBlocked`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,21 +20,40 @@ from treadle.errors import AgentError
 from treadle.events.hooks.checking import POINTS
 from treadle.events.hooks.hook import Add, Answer, Ask, Hook, HookedRun, Stop
 from treadle.messages.events import Event, RunEnd
-from treadle.messages.message import ToolCall, ToolResult
+from treadle.messages.message import Message, TextPart, ToolCall, ToolResult
 from treadle.models.model import ModelRequest, ModelResponse
 from treadle.tools.approval import Approve, Deny
+from treadle.tools.failures import ToolFailed
 
 logger = logging.getLogger("treadle")
 
 _ANSWERS: Mapping[str, tuple[type, ...]] = {
+    "before_input": (str,),
+    "check_input": (Stop,),
+    "check_output": (Deny, Stop),
     "before_run": (Stop,),
     "before_model": (ModelResponse, Add, Stop),
-    "after_model": (ModelResponse, Stop),
-    "before_tool": (Approve, Deny, Ask, Answer),
-    "after_tool": (str,),
+    "after_model": (ModelResponse, str, Stop),
+    "before_tool": (Approve, Deny, Ask, Answer, Stop),
+    "after_tool": (str, Deny, Stop),
     "before_compaction": (Stop,),
 }
 """Answers that each point accepts, in addition to None. Other points only observe."""
+
+
+class RunBlocked(Exception):
+    """Raised to end the run as `refused`."""
+
+    def __init__(self, message: str, *, since: str = "") -> None:
+        """`since`: id of the first message that leaves the conversation; empty if none does."""
+        super().__init__(message)
+        self.message, self.since = message, since
+
+
+class AfterToolSaid(NamedTuple):
+    result: ToolResult
+    blocked: str = ""
+    """Reason to end the run as `refused`, or empty."""
 
 
 class BeforeModelSaid(NamedTuple):
@@ -58,7 +77,7 @@ UNSAID = BeforeToolSaid()
 class Hooks:
     """Hooks of one run, by the points that they override."""
 
-    def __init__(self, hooks: Sequence[Hook] = ()) -> None:
+    def __init__(self, hooks: Sequence[Hook[Any]] = ()) -> None:
         self._of = (
             {point: found for point in POINTS if (found := _overriding(hooks, point))}
             if hooks
@@ -66,6 +85,8 @@ class Hooks:
         )
         self.points = frozenset(self._of)
         """Points that at least one hook overrides."""
+        self.run: HookedRun[Any]
+        """The run as the hooks see it. Set by `begin`."""
         self.warn: Callable[[str], None] = lambda text: None
         """Callback that publishes a warning about a failed hook."""
         self._told: set[int] = set()
@@ -74,40 +95,67 @@ class Hooks:
     def __bool__(self) -> bool:
         return bool(self._of)
 
+    def begin(self, run: HookedRun[Any], warn: Callable[[str], None]) -> None:
+        """Set the run, before any other call, and the callback for warnings."""
+        self.run, self.warn = run, warn
+
     # ------------------------------------------------------------ before: a failure prevents it
 
-    async def before_run(self, run: HookedRun) -> None:
-        """Call `before_run` of each hook. Raises AgentError(agent) if one stops the run or
-        fails.
+    async def before_input(self, message: Message) -> Message:
+        """Return the message with the text of the hooks. Raises AgentError(agent) if one fails."""
+        for hook in self._of.get("before_input", ()):
+            said = await _asked(hook, "before_input", self.run, message)
+            message = message if said is None else _with_text(message, said)
+        return message
+
+    async def check_input(self, messages: Sequence[Message]) -> None:
+        """Check the messages. Raises RunBlocked, or AgentError(agent) if a hook fails."""
+        for message in messages:
+            for hook in self._of.get("check_input", ()):
+                said = await _asked(hook, "check_input", self.run, message)
+                _go_on(hook, said, since=message.id)
+
+    async def check_output(self, output: object) -> None:
+        """Check the output. Raises ToolFailed with the reason of a rejection, RunBlocked, or
+        AgentError(agent) if a hook fails.
         """
+        for hook in self._of.get("check_output", ()):
+            said = await _asked(hook, "check_output", self.run, output)
+            _go_on(hook, said)
+            if said is not None:
+                raise ToolFailed(said.reason)
+
+    async def before_run(self) -> None:
+        """Run the hooks. Raises RunBlocked, or AgentError(agent) if one fails."""
         for hook in self._of.get("before_run", ()):
-            _go_on(await _asked(hook, "before_run", run))
+            _go_on(hook, await _asked(hook, "before_run", self.run))
 
-    async def before_model(self, run: HookedRun, request: ModelRequest) -> BeforeModelSaid:
-        """Collect the texts that the hooks add, up to the first hook that answers.
+    async def before_model(self, request: ModelRequest) -> BeforeModelSaid:
+        """Collect the additions of the hooks, up to the first one that answers.
 
-        Raises AgentError(agent) if a hook stops the run or fails.
+        Raises RunBlocked, or AgentError(agent) if a hook fails.
         """
         added: list[str] = []
         for hook in self._of.get("before_model", ()):
-            said = await _asked(hook, "before_model", run, request)
-            _go_on(said)
+            said = await _asked(hook, "before_model", self.run, request)
+            _go_on(hook, said)
             if isinstance(said, ModelResponse):
                 return BeforeModelSaid("\n\n".join(added), said, _name(hook))
             if said is not None and said.text:
                 added.append(said.text)
         return BeforeModelSaid("\n\n".join(added))
 
-    async def before_tool(self, run: HookedRun, call: ToolCall) -> BeforeToolSaid:
+    async def before_tool(self, call: ToolCall) -> BeforeToolSaid:
         """Return the hooks' changes to a call and their verdict. Each hook sees earlier changes.
 
-        A failing hook denies the call. Ask applies if no hook denies or answers the call.
+        A failing hook denies the call. Ask applies if no hook denies or answers the call. Raises
+        RunBlocked.
         """
         changed: str | None = None
         ask: Ask | None = None
         for hook in self._of.get("before_tool", ()):
             try:
-                said = await _asked(hook, "before_tool", run, call)
+                said = await _asked(hook, "before_tool", self.run, call)
                 if isinstance(said, Approve) and said.arguments is not None:
                     changed = encode_json(dict(said.arguments)).decode()
                     call = msgspec.structs.replace(call, arguments_json=changed)
@@ -118,37 +166,34 @@ class Hooks:
                         e.message if isinstance(e, AgentError) else _failure(hook, "before_tool", e)
                     ),
                 )
+            _go_on(hook, said)
             if isinstance(said, Deny | Answer):
                 return BeforeToolSaid(changed, said)
             ask = ask or (said if isinstance(said, Ask) else None)
         return BeforeToolSaid(changed, ask)
 
-    async def before_compaction(self, run: HookedRun) -> bool:
+    async def before_compaction(self) -> bool:
         """Return False if a hook forbids the compaction. Raises AgentError(agent) if one fails."""
         for hook in self._of.get("before_compaction", ()):
-            if await _asked(hook, "before_compaction", run) is not None:
+            if await _asked(hook, "before_compaction", self.run) is not None:
                 return False
         return True
 
     # ------------------------------------------------------------ after: a failure is reported
 
-    async def after_run(self, run: HookedRun, result: Any) -> None:
-        """Call `after_run` of each hook. Failures are only logged, because the last event is
-        already published.
-        """
+    async def after_run(self, result: Any) -> None:
+        """Run the hooks. Failures are only logged, because the last event is already published."""
         self.warn = lambda text: None
         for hook in reversed(self._of.get("after_run", ())):
-            await self._told_of(hook, "after_run", run, result)
+            await self._told_of(hook, "after_run", self.run, result)
 
-    async def after_model(
-        self, run: HookedRun, request: ModelRequest, response: ModelResponse
-    ) -> ModelResponse:
-        """Return the response with the hooks' changes. Raises AgentError(agent) if one stops the
-        run.
-        """
+    async def after_model(self, request: ModelRequest, response: ModelResponse) -> ModelResponse:
+        """Return the response with the hooks' changes. Raises RunBlocked."""
         for hook in reversed(self._of.get("after_model", ())):
-            said = await self._told_of(hook, "after_model", run, request, response)
-            _go_on(said)
+            said = await self._told_of(hook, "after_model", self.run, request, response)
+            _go_on(hook, said)
+            if isinstance(said, str):
+                said = _with_text(response, said)
             if said is None:
                 continue
             ids = [call.id for call in said.tool_calls]
@@ -162,16 +207,22 @@ class Hooks:
                 )
         return response
 
-    async def after_tool(self, run: HookedRun, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Return the result with the texts by which hooks replaced it."""
+    async def after_tool(self, call: ToolCall, result: ToolResult) -> AfterToolSaid:
+        """Return the result with the hooks' changes. Stop ends the chain."""
         for hook in reversed(self._of.get("after_tool", ())):
-            said = await self._told_of(hook, "after_tool", run, call, result)
-            result = result if said is None else msgspec.structs.replace(result, content=said)
-        return result
+            said = await self._told_of(hook, "after_tool", self.run, call, result)
+            if isinstance(said, Deny | Stop):
+                text = f"The result is withheld: {said.reason}"
+                result = msgspec.structs.replace(result, content=text, is_error=True)
+            elif said is not None:
+                result = msgspec.structs.replace(result, content=said)
+            if isinstance(said, Stop):
+                return AfterToolSaid(result, _stopped(hook, said))
+        return AfterToolSaid(result)
 
-    async def after_compaction(self, run: HookedRun, receipt: Mapping[str, object]) -> None:
+    async def after_compaction(self, receipt: Mapping[str, object]) -> None:
         for hook in reversed(self._of.get("after_compaction", ())):
-            await self._told_of(hook, "after_compaction", run, receipt)
+            await self._told_of(hook, "after_compaction", self.run, receipt)
 
     def on_event(self, event: Event) -> None:
         for hook in self._of.get("on_event", ()):
@@ -185,14 +236,14 @@ class Hooks:
                 if not isinstance(event, RunEnd):  # no event may follow run_end
                     self.warn(f"{_failure(hook, 'on_event', e)}. The run continues")
 
-    async def _told_of(self, hook: Hook, point: str, *told: Any) -> Any:
+    async def _told_of(self, hook: Hook[Any], point: str, *told: Any) -> Any:
         try:
             return await _asked(hook, point, *told, wrap=False)
         except Exception as e:  # noqa: BLE001  user code; the run continues
             self._failed(hook, point, e)
             return None
 
-    def _failed(self, hook: Hook, point: str, error: Exception) -> None:
+    def _failed(self, hook: Hook[Any], point: str, error: Exception) -> None:
         logger.error("the hook %s.%s failed", _name(hook), point, exc_info=error)
         self.warn(f"{_failure(hook, point, error)}. The run continues")
 
@@ -200,12 +251,12 @@ class Hooks:
 NO_HOOKS = Hooks()
 
 
-def hooks_of(runtime: Sequence[Hook], agent: Sequence[Hook]) -> Hooks:
+def hooks_of(runtime: Sequence[Hook[Any]], agent: Sequence[Hook[Any]]) -> Hooks:
     """Combine the hooks of the runtime and of the agent, in this order."""
     return Hooks((*runtime, *agent)) if runtime or agent else NO_HOOKS
 
 
-async def _asked(hook: Hook, point: str, *told: Any, wrap: bool = True) -> Any:
+async def _asked(hook: Hook[Any], point: str, *told: Any, wrap: bool = True) -> Any:
     """Call a point of a hook and return its answer.
 
     Raises AgentError(agent) if the hook fails or its answer has the wrong type; without `wrap`, the
@@ -236,12 +287,30 @@ def _is_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def _go_on(said: object) -> None:
+def _go_on(hook: Hook[Any], said: object, *, since: str = "") -> None:
     if isinstance(said, Stop):
-        raise AgentError("agent", f"a hook stopped the run: {said.reason}")
+        raise RunBlocked(_stopped(hook, said), since=since)
 
 
-def _failure(hook: Hook, point: str, error: BaseException) -> str:
+def _stopped(hook: Hook[Any], said: Stop) -> str:
+    return f"the hook {_name(hook)} stopped the run: {said.reason}"
+
+
+Spoken = TypeVar("Spoken", Message, ModelResponse)
+
+
+def _with_text(one: Spoken, text: str) -> Spoken:
+    """Return the message or response with another text in the place of its first one, and without
+    its other texts.
+    """
+    parts = list(one.parts)
+    texts = [i for i, part in enumerate(parts) if isinstance(part, TextPart)]
+    kept = [part for i, part in enumerate(parts) if i not in texts]
+    kept.insert(texts[0] if texts else len(parts), TextPart(text=text))
+    return msgspec.structs.replace(one, parts=tuple(kept))
+
+
+def _failure(hook: Hook[Any], point: str, error: BaseException) -> str:
     try:
         words = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  __str__ may be user code
@@ -249,9 +318,9 @@ def _failure(hook: Hook, point: str, error: BaseException) -> str:
     return f"the hook {_name(hook)}.{point} failed: {words}"
 
 
-def _overriding(hooks: Sequence[Hook], point: str) -> tuple[Hook, ...]:
+def _overriding(hooks: Sequence[Hook[Any]], point: str) -> tuple[Hook[Any], ...]:
     return tuple(hook for hook in hooks if getattr(type(hook), point) is not getattr(Hook, point))
 
 
-def _name(hook: Hook) -> str:
+def _name(hook: Hook[Any]) -> str:
     return type(hook).__name__

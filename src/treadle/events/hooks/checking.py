@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 from treadle.errors import AgentError
 from treadle.events.hooks.hook import Hook
@@ -22,7 +22,7 @@ _SAME = 0.8
 """
 
 
-def checked_hooks(hooks: object) -> tuple[Hook, ...]:
+def checked_hooks(hooks: object) -> tuple[Hook[Any], ...]:
     """Return the hooks as a tuple. Raises AgentError(invalid) for an object that is not a hook, and
     for a method that is misspelt or has the wrong signature.
     """
@@ -32,14 +32,14 @@ def checked_hooks(hooks: object) -> tuple[Hook, ...]:
         raise AgentError(
             "invalid", "hooks= takes a list of Hook objects, like hooks=[Audit('audit.jsonl')]"
         )
-    found = tuple(cast("Sequence[Hook]", hooks))
+    found = tuple(cast("Sequence[Hook[Any]]", hooks))
     for hook in found:
         if (wrong := next(_wrong(hook), None)) is not None:
             raise AgentError("invalid", wrong)
     return found
 
 
-def _wrong(hook: Hook) -> Iterator[str]:
+def _wrong(hook: Hook[Any]) -> Iterator[str]:
     name = type(hook).__name__
     for method in _misspelt(hook):
         yield (
@@ -90,7 +90,7 @@ def _fault(point: str, written: object, bound: object) -> str | None:
     return None
 
 
-def _misspelt(hook: Hook) -> Iterator[str]:
+def _misspelt(hook: Hook[Any]) -> Iterator[str]:
     """Yield names of public methods that resemble a point but are not one, of the class, its bases
     and the object.
     """

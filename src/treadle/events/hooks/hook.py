@@ -6,20 +6,38 @@ The loop and the toolbox call the points; chain.py combines several hooks. Entry
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeAlias
+
+from typing_extensions import TypeVar
 
 from treadle.errors import AgentError
 from treadle.messages.events import Event
-from treadle.messages.message import ToolCall, ToolResult
+from treadle.messages.message import Message, ToolCall, ToolResult
 from treadle.messages.result import RunResult
 from treadle.models.model import ModelRequest, ModelResponse
 from treadle.tools.approval import Approve, Deny
 
+Deps = TypeVar("Deps", contravariant=True, default=object)
+GivenDeps = TypeVar("GivenDeps", covariant=True, default=object)
+_NO_DEPS: Any = None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HookedRun:
-    """Read-only view of the run for which a hook is called."""
+class HookedRun(Generic[GivenDeps]):
+    """Read-only view of the run for which a hook is called.
+
+    Attributes:
+        run_id: Id of the run.
+        session_id: Session of the run, or None.
+        parent_run_id: Run that started this one, or None.
+        user_id: User on whose behalf the run acts, or None.
+        agent: Name of the agent.
+        model: Name of the model.
+        deps: The application's own dependencies, as passed to the run. None before a queued run has
+            a worker.
+        inputs: Inputs of the run by name, with defaults filled in.
+    """
 
     run_id: str
     session_id: str | None
@@ -27,6 +45,8 @@ class HookedRun:
     user_id: str | None
     agent: str
     model: str
+    deps: GivenDeps = _NO_DEPS
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def _check_text(answer: object, text: object) -> None:
@@ -37,10 +57,10 @@ def _check_text(answer: object, text: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Answer that ends the run with the outcome `error` of kind `agent`.
+    """Answer that ends the run with the outcome `refused`.
 
     Attributes:
-        reason: Reason for people and for the model.
+        reason: Reason for people, in `RunResult.error`.
     """
 
     reason: str
@@ -93,25 +113,47 @@ class Answer:
 
 
 BeforeModel: TypeAlias = "ModelResponse | Add | Stop | None"
-AfterModel: TypeAlias = "ModelResponse | Stop | None"
-BeforeTool: TypeAlias = "Approve | Deny | Ask | Answer | None"
+AfterModel: TypeAlias = "ModelResponse | str | Stop | None"
+BeforeTool: TypeAlias = "Approve | Deny | Ask | Answer | Stop | None"
+AfterTool: TypeAlias = "str | Deny | Stop | None"
 
 
-class Hook:
+class Hook(Generic[Deps]):
     """Base class of hooks. Override the points that you need; the others cost nothing.
 
-    Return None to continue unchanged.
+    Return None to continue unchanged. `Hook[Deps]` is for runs with these dependencies.
     """
 
-    async def before_run(self, run: HookedRun) -> Stop | None:
+    async def before_run(self, run: HookedRun[Deps]) -> Stop | None:
         """Called before the first turn. A resumed run calls it again."""
 
-    async def after_run(self, run: HookedRun, result: RunResult[Any]) -> None:
+    async def after_run(self, run: HookedRun[Deps], result: RunResult[Any]) -> None:
         """Observe the end. Called after it is journaled and the last event is published, whatever
         the outcome, and also if the run waits. Must return within 5 s. It cannot change the result.
         """
 
-    async def before_model(self, run: HookedRun, request: ModelRequest) -> BeforeModel:
+    async def before_input(self, run: HookedRun[Deps], message: Message) -> str | None:
+        """Called with the prompt before the run is recorded, and with each message that a user
+        sends to the run before it is recorded. Can return a replacement text.
+
+        Nothing keeps the original text. A queued run calls it when it is submitted.
+        """
+
+    async def check_input(self, run: HookedRun[Deps], message: Message) -> Stop | None:
+        """Called with each message of a user, in parallel with the request that shows it to the
+        model. Can stop the run: the request is cancelled, and the message leaves the conversation.
+
+        The response is neither recorded nor are its calls run before this has returned.
+        """
+
+    async def check_output(self, run: HookedRun[Deps], output: Any) -> Deny | Stop | None:
+        """Called with a valid output, before the run completes. Can return it to the model with a
+        reason (`Deny`), within the `retries` of the agent, or stop the run without it.
+
+        A resume may call it again.
+        """
+
+    async def before_model(self, run: HookedRun[Deps], request: ModelRequest) -> BeforeModel:
         """Called before each request. Can add text, stop the run, or respond instead of the model,
         which costs nothing and counts as a turn.
 
@@ -120,16 +162,16 @@ class Hook:
         """
 
     async def after_model(
-        self, run: HookedRun, request: ModelRequest, response: ModelResponse
+        self, run: HookedRun[Deps], request: ModelRequest, response: ModelResponse
     ) -> AfterModel:
         """Called after a complete response, before it is journaled and its calls run. Can replace
-        it or stop the run.
+        it, or its text, or stop the run.
 
         A replacement must not contain tool calls that the model did not request. Its usage is that
         of the original, whose deltas are already published.
         """
 
-    async def before_tool(self, run: HookedRun, call: ToolCall) -> BeforeTool:
+    async def before_tool(self, run: HookedRun[Deps], call: ToolCall) -> BeforeTool:
         """Called before a call is decided, with the arguments that it would run with; and again
         after a person changed them, or for a call that a dead process had started.
 
@@ -138,16 +180,19 @@ class Hook:
         be changed.
         """
 
-    async def after_tool(self, run: HookedRun, call: ToolCall, result: ToolResult) -> str | None:
-        """Called after a call, before its result is journaled. Can return a replacement text.
+    async def after_tool(
+        self, run: HookedRun[Deps], call: ToolCall, result: ToolResult
+    ) -> AfterTool:
+        """Called after a call, before its result is journaled. Can return a replacement text,
+        withhold the result from the model with a reason (`Deny`), or also stop the run.
 
         The result of a failed call stays an error.
         """
 
-    async def before_compaction(self, run: HookedRun) -> Stop | None:
+    async def before_compaction(self, run: HookedRun[Deps]) -> Stop | None:
         """Called before a compaction during a run. Stop prevents it."""
 
-    async def after_compaction(self, run: HookedRun, receipt: Mapping[str, object]) -> None:
+    async def after_compaction(self, run: HookedRun[Deps], receipt: Mapping[str, object]) -> None:
         """Called after a compaction. `receipt`: as in the `compaction` event."""
 
     def on_event(self, event: Event) -> None:
