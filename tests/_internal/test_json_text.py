@@ -75,7 +75,7 @@ READS = {
     "a provider's answer": """
     from contextlib import nullcontext
     import anyio
-    from treadle.models.providers.exchange import asked_once
+    from treadle.models.providers.documents import asked_once
     from treadle.models.providers.refusals import Refusals
 
     class Scripted:

@@ -26,7 +26,8 @@ from treadle.messages.events import UsageReported
 from treadle.messages.message import Message
 from treadle.messages.response_details import CacheMiss, RateLimit, ResponseDetails
 from treadle.models.model import Model, ModelRequest, complete
-from treadle.models.providers.anthropic.model import AnthropicModel, connect
+from treadle.models.providers.anthropic.connecting import connect
+from treadle.models.providers.anthropic.model import AnthropicModel
 from treadle.models.providers.gemini.model import GeminiModel
 from treadle.models.providers.openai_chat.model import ChatModel
 from treadle.models.providers.openai_chat.servers import server_at

@@ -15,7 +15,8 @@ from treadle import Agent, Limits, Outcome, Runtime, Settings, ToolContext, tool
 from treadle.config import Config, Price
 from treadle.config.model_profile import Abilities
 from treadle.messages.result import RunResult
-from treadle.models.providers.anthropic.model import AnthropicModel, connect
+from treadle.models.providers.anthropic.connecting import connect
+from treadle.models.providers.anthropic.model import AnthropicModel
 
 Json = dict[str, Any]
 

@@ -7,6 +7,7 @@ model.py defines the contract and retry.py retries. Entry points: the module of 
     compatible_list.py  model lists in OpenAI's form, with the extensions of compatible servers
     connection.py       the interface between a wire and the network
     decoding.py         shared decoding of responses into deltas
+    documents.py        requests that are answered with one JSON document
     effort.py           thinking, effort and temperature of GPT models, for both OpenAI wires
     encoding.py         shared encoding of requests
     error_bodies.py     bodies of error responses

@@ -1,17 +1,15 @@
 """A single request to a provider: bytes are sent, and the decoded response is returned as deltas.
 
 Wires encode the bytes, and the connection handles keep-alive and TLS. Nothing is retried here.
-Entry points: `exchanged`, `asked_once`.
+Entry point: `exchanged`.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import TypeVar
 
 import msgspec
 
-from treadle._internal.json_text import met
 from treadle.errors import AgentError
 from treadle.messages.response_details import NO_DETAILS, tier_of
 from treadle.models.model import Delta, ResponseEnd
@@ -25,8 +23,6 @@ from treadle.models.providers.connection import (
 from treadle.models.providers.decoding import Decoder
 from treadle.models.providers.rate_limits import rate_limits
 from treadle.models.providers.refusals import Refusals
-
-T = TypeVar("T")
 
 GOOD = frozenset({200, 201, 203})
 """Statuses of a successful response. 201 and 203 come from gateways that rebuild responses."""
@@ -148,31 +144,3 @@ async def refused(reply: HttpReply, refusals: Refusals) -> AgentError:
     if reply.status not in GOOD:
         return refusals.of_answer(reply.status, reply.headers.get, await read_beginning(reply))
     return refusals.of_page(reply.headers.get("content-type") or "")
-
-
-async def asked_once(
-    connection: Connection,
-    path: str,
-    body: bytes | None,
-    *,
-    headers: Mapping[str, str],
-    refusals: Refusals,
-    kind: type[T],
-) -> T:
-    """Send a request for a single JSON document and decode it as `kind`. Without a `body`, it is a
-    GET.
-
-    Raises AgentError.
-    """
-    async with (
-        connection.get(path, headers)
-        if body is None
-        else connection.post(path, body, headers) as reply
-    ):
-        if is_refused(reply):
-            raise await refused(reply, refusals)
-        answer = await read_whole(reply)
-    try:
-        return msgspec.json.decode(answer, type=met(kind), strict=False)
-    except (ValueError, RecursionError) as e:
-        raise AgentError("network", f"the provider's answer cannot be read: {e}", status=200) from e

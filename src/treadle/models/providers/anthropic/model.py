@@ -1,109 +1,36 @@
 """`Model` for Anthropic's Messages API: sends requests as bytes and returns responses as deltas.
 
-request.py and messages.py encode, stream.py decodes, http.py and sdk.py connect. No retries and no
-state between calls. Entry points: `AnthropicModel`, `connect`.
+request.py and messages.py encode, stream.py decodes, connecting.py and sdk.py connect. No retries
+and no state between calls. Entry point: `AnthropicModel`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
-from typing import NamedTuple, Self
+from collections.abc import AsyncGenerator, Mapping
+from typing import Self
 from urllib.parse import urlsplit
 
 import msgspec
 
 from treadle.config.endpoint import Endpoint
 from treadle.config.model_profile import UNKNOWN, Abilities
-from treadle.errors import AgentError, ErrorKind
-from treadle.models.model import Delta, ModelNotice, ModelRequest
+from treadle.models.model import Delta, ModelRequest
 from treadle.models.providers.anthropic.compaction import summarised
-from treadle.models.providers.anthropic.fields import AS_TEXT, SINCE
+from treadle.models.providers.anthropic.connecting import BASE_URL, KEY_FROM
+from treadle.models.providers.anthropic.remedies import remedies_for, without_rejected
 from treadle.models.providers.anthropic.request import Encoded, RequestEncoder
 from treadle.models.providers.anthropic.schemas import fitted
 from treadle.models.providers.anthropic.stream import MessagesDecoder
 from treadle.models.providers.connection import Connection
-from treadle.models.providers.exchange import asked_once, exchanged
-from treadle.models.providers.http import TIMEOUT_S, HttpConnection
-from treadle.models.providers.identity import JSON_HEADERS, Identity, in_lower_case
+from treadle.models.providers.documents import asked_once
+from treadle.models.providers.exchange import exchanged
 from treadle.models.providers.images import noted
 from treadle.models.providers.refusals import Refusals
 from treadle.models.providers.structured import structured
 from treadle.types import Settings
 
-BASE_URL = "https://api.anthropic.com"
-API_VERSION = "2026-10-21"
-TOKEN_BETA = "oauth-2025-04-20"
-
 _REFUSES = frozenset({"temperature"})
-_KEY_FROM = "the key: ANTHROPIC_API_KEY, or api_key in the configuration"
-_TOKEN_FROM = "the token: ANTHROPIC_AUTH_TOKEN, or auth_token in the configuration"
 _CLIENT_FROM = "the credentials of the client"
-
-
-class Remedy(NamedTuple):
-    """Content that a request can omit after the API has rejected it."""
-
-    refusal: re.Pattern[str]
-    notice: str
-    extra: Callable[[ModelRequest], dict[str, object]]
-    """Function that returns the fields of `settings.extra` that omit it."""
-
-
-def _since_now(request: ModelRequest) -> dict[str, object]:
-    return {SINCE: request.messages[-1].created_at.timestamp()}
-
-
-def _as_text(request: ModelRequest) -> dict[str, object]:
-    return {AS_TEXT: True}
-
-
-_THINKING = Remedy(
-    # the preceding content has changed, or another server signed the thinking
-    re.compile(r"in `?(?:redacted_)?thinking`? block"),
-    "the provider rejected the model's earlier thinking as that of another conversation: "
-    "it is left out from here on",
-    _since_now,
-)
-_BLOCK = Remedy(
-    re.compile(r"compact"),
-    "the provider refused its own summary of the conversation: it is sent as plain text from here "
-    "on",
-    _as_text,
-)
-
-
-def connect(
-    *,
-    api_key: str | None = None,
-    auth_token: str | None = None,
-    base_url: str | None = None,
-    timeout_s: float = TIMEOUT_S,
-    headers: Mapping[str, str] | None = None,
-) -> HttpConnection:
-    """Create a connection that any number of models can share. Opens nothing yet. A base_url alone
-    means a server without a key.
-
-    Key and token are both sent as `Authorization: Bearer`: the vendor's SDK sends a key in this way
-    with this API version (2.10, measured), so its gateways accept it too, and two headers for one
-    key would matter only to old ones. `x-api-key` is not sent. `headers` (a gateway's) override
-    ours. A token for Anthropic's own host also needs a beta header, which is not sent to gateways,
-    because they may not know it.
-
-    Raises AgentError: auth (no credentials, or they cannot be sent), invalid (the address).
-    """
-    who = Identity.of(
-        "Anthropic",
-        (_KEY_FROM, _TOKEN_FROM),
-        api_key=api_key,
-        auth_token=auth_token,
-        base_url=base_url,
-    )
-    ours = {**JSON_HEADERS, "anthropic-version": API_VERSION, **who.bearer}
-    if not who.is_key and base_url in (None, BASE_URL, BASE_URL + "/"):
-        ours["anthropic-beta"] = TOKEN_BETA
-    return HttpConnection(base_url or BASE_URL, {**ours, **in_lower_case(headers)}, timeout_s)
 
 
 def model_over(
@@ -152,7 +79,7 @@ class AnthropicModel:
         self._connection = connection
         is_vendor = own_host or connection.base_url.startswith(BASE_URL)
         self._encoder = RequestEncoder(model_id, preamble, abilities, is_vendor=is_vendor)
-        self._refusals = Refusals(credential or _KEY_FROM, request_id="request-id")
+        self._refusals = Refusals(credential or KEY_FROM, request_id="request-id")
 
     @classmethod
     def from_client(cls, client: object, model_id: str) -> Self:
@@ -183,10 +110,10 @@ class AnthropicModel:
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
         """Return notes on differences between requests and `settings` that are due to the model."""
-        return self._encoder.notes(settings)
+        return self._encoder.heads.notes(settings)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        return structured(self._stream, request, self._abilities_for(request))
+        return structured(self._sent, request, self._abilities_for(request))
 
     def _abilities_for(self, request: ModelRequest) -> Abilities:
         schema, abilities = request.settings.output_schema, self.abilities
@@ -198,12 +125,9 @@ class AnthropicModel:
             return msgspec.structs.replace(abilities, structured_output="tool")
         return abilities
 
-    def _stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        return self._sent(request, self._encoder.encode(request))
-
     def can_compact(self, settings: Settings) -> bool:
         """Return True if the API compacts conversations with these settings."""
-        return self._encoder.sends_blocks(settings)
+        return self._encoder.heads.sends_blocks(settings)
 
     def compact(self, request: ModelRequest, instructions: str) -> AsyncGenerator[Delta, None]:
         """Yield the deltas of a summary of the messages: its text, and the API's equivalent block.
@@ -222,53 +146,13 @@ class AnthropicModel:
         return summarised(structured(ask, request, self._abilities_for(request)), lambda: chain)
 
     def _sent(
-        self,
-        request: ModelRequest,
-        encoded: Encoded,
-        wanted_back: Mapping[str, object] | None = None,
+        self, request: ModelRequest, wanted_back: Mapping[str, object] | None = None
     ) -> AsyncGenerator[Delta, None]:
+        encoded = self._encoder.encode(request)
         asked = self._asked(encoded, wanted_back)
-        remedies = [
-            *([_THINKING] if encoded.has_thinking else []),
-            *([_BLOCK] if encoded.has_block else []),
-        ]
-        if remedies:
-            asked = self._mended(request, asked, remedies, wanted_back or {})
+        if remedies := remedies_for(encoded):
+            asked = without_rejected(request, asked, remedies, self._sent, wanted_back or {})
         return noted(encoded.notes, asked) if encoded.notes else asked
-
-    async def _mended(
-        self,
-        request: ModelRequest,
-        asked: AsyncGenerator[Delta, None],
-        remedies: Sequence[Remedy],
-        wanted_back: Mapping[str, object],
-    ) -> AsyncGenerator[Delta, None]:
-        """Yield the deltas of `asked`.
-
-        If the API rejects earlier content that the request can omit, send it once more without that
-        content, and omit it from then on.
-        """
-        has_begun = False
-        try:
-            async with aclosing(asked):
-                async for delta in asked:
-                    has_begun = True
-                    yield delta
-            return
-        except AgentError as e:
-            remedy = next((one for one in remedies if one.refusal.search(e.message)), None)
-            if has_begun or remedy is None or e.kind is not ErrorKind.INVALID:
-                raise
-        yield ModelNotice(remedy.notice)
-        since = remedy.extra(request)
-        settings = msgspec.structs.replace(
-            request.settings, extra={**(request.settings.extra or {}), **since}
-        )
-        request = msgspec.structs.replace(request, settings=settings)
-        again = self._sent(request, self._encoder.encode(request), {**wanted_back, **since})
-        async with aclosing(again):
-            async for delta in again:
-                yield delta
 
     def _asked(
         self, encoded: Encoded, wanted_back: Mapping[str, object] | None = None

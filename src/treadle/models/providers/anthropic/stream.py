@@ -12,11 +12,6 @@ import msgspec
 from typing_extensions import override
 
 from treadle.errors import AgentError
-from treadle.messages.response_details import (
-    OtherUsage,
-    ResponseDetails,
-    tier_of,
-)
 from treadle.models.model import Delta, ModelNotice, ResponseEnd, Restart
 from treadle.models.providers.anthropic.blocks import ContentBlock, open_block, program_of
 from treadle.models.providers.anthropic.events import (
@@ -29,18 +24,17 @@ from treadle.models.providers.anthropic.events import (
     MessageStart,
     MessageStop,
     OtherPiece,
-    Pass,
     Ping,
     UnknownEvent,
     WireMessage,
-    cache_miss_of,
     decode_body,
     decode_event,
     decode_rare,
 )
-from treadle.models.providers.decoding import Decoder, count_in, text_of, tokens, verbatim
+from treadle.models.providers.anthropic.usage import context_tokens, details_of, usage_of
+from treadle.models.providers.decoding import Decoder, text_of, verbatim
 from treadle.models.providers.encoding import Fields
-from treadle.types import StopReason, Usage
+from treadle.types import StopReason
 
 _STOPS = {
     "end_turn": StopReason.COMPLETE,
@@ -53,17 +47,6 @@ _STOPS = {
     "compaction": StopReason.PAUSE,
     "model_context_window_exceeded": StopReason.CONTEXT_OVERFLOW,
 }
-
-
-_PASSES = frozenset({"message", "fallback_message"})
-"""Types of passes over the whole conversation. The second is by a fallback model."""
-_OF_OTHERS = frozenset({"advisor_message", "fallback_message"})
-"""Types of passes by other models, at their own prices.
-
-Source: types of the SDK 2.11, "Advisor tool", "Refusals and fallback"; read 2026-11-26.
-"""
-_BESIDE = frozenset({"compaction", "advisor_message"})
-"""Types of passes that the totals exclude."""
 
 
 class MessagesDecoder(Decoder):
@@ -239,15 +222,15 @@ class MessagesDecoder(Decoder):
         counts = message.usage or Counts()
         self.end = ResponseEnd(
             stop_reason=stop,
-            usage=_usage(counts),
+            usage=usage_of(counts),
             raw_stop_reason=raw,
             id=message.id,
             model=message.model,
             provider_data=wanted_back,
-            context_tokens=_context_tokens(counts),
+            context_tokens=context_tokens(counts),
             results_only=self._program_waits,
             withdraws=stop is StopReason.REFUSAL,
-            details=_details(message, counts, self._request),
+            details=details_of(message, counts, self._request),
         )
 
 
@@ -256,69 +239,3 @@ def _overwrite(known: msgspec.Struct, said: msgspec.Struct) -> None:
     for name in said.__struct_fields__:
         if (value := getattr(said, name)) is not None:
             setattr(known, name, value)
-
-
-def _context_tokens(counts: Counts) -> int | None:
-    """Return the size of the conversation, from the model's own last pass if there were several."""
-    for one in reversed(counts.iterations or ()):
-        if one.type in _PASSES:
-            said = (
-                one.input_tokens,
-                one.output_tokens,
-                one.cache_read_input_tokens,
-                one.cache_creation_input_tokens,
-            )
-            return sum(map(tokens, said))
-    for count in (counts.server_tool_use or {}).values():
-        if bytes(count) not in (b"0", b"null"):
-            return 0
-    return None
-
-
-def _details(message: WireMessage, counts: Counts, request: bytes) -> ResponseDetails | None:
-    """Return the details of a response. `request`: as for `MessagesDecoder`."""
-    miss, tier, container = cache_miss_of(message), tier_of(counts.speed), message.container
-    containers = int(container is not None and container.id.encode() not in request)
-    others: tuple[OtherUsage, ...] = ()
-    if counts.iterations:
-        others = tuple(
-            [
-                OtherUsage(model=one.model, usage=_usage_of(one))
-                for one in counts.iterations
-                if one.type in _OF_OTHERS and one.model
-            ]
-        )
-    return (
-        ResponseDetails(cache_miss=miss, service_tier=tier, others=others, containers=containers)
-        if miss is not None or tier is not None or others or containers
-        else None
-    )
-
-
-def _usage(counts: Counts) -> Usage:
-    """Return the billed usage: the totals, plus summaries and other models, which the totals
-    exclude. The work of a fallback model that answered is part of them.
-    """
-    details, usage = counts.output_tokens_details, _usage_of(counts)
-    if details is not None or counts.server_tool_use is not None:
-        usage = msgspec.structs.replace(
-            usage,
-            reasoning_tokens=tokens(details.thinking_tokens) if details else 0,
-            web_searches=count_in(counts.server_tool_use, "web_search_requests"),
-        )
-    for one in counts.iterations or ():
-        if one.type in _BESIDE:
-            usage += _usage_of(one)
-    return usage
-
-
-def _usage_of(counts: Counts | Pass) -> Usage:
-    return Usage(
-        input_tokens=max(counts.input_tokens or 0, 0),
-        output_tokens=max(counts.output_tokens or 0, 0),
-        cache_read_tokens=max(counts.cache_read_input_tokens or 0, 0),
-        cache_write_tokens=max(counts.cache_creation_input_tokens or 0, 0),
-        cache_write_1h_tokens=count_in(counts.cache_creation, "ephemeral_1h_input_tokens")
-        if counts.cache_creation
-        else 0,
-    )

@@ -16,8 +16,9 @@ from treadle.config.endpoint import Endpoint
 from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.models.model import Delta, ModelRequest, ResponseEnd
 from treadle.models.providers.connection import Connection
+from treadle.models.providers.documents import asked_once
 from treadle.models.providers.encoding import dumped
-from treadle.models.providers.exchange import asked_once, exchanged
+from treadle.models.providers.exchange import exchanged
 from treadle.models.providers.gemini.naming import (
     GENERATION_OF_LEVELS,
     GENERATION_OF_THOUGHTS,

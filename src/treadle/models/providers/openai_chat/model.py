@@ -19,9 +19,10 @@ from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.models.model import Delta, ModelNotice, ModelRequest, ResponseEnd
 from treadle.models.providers.connection import Connection
+from treadle.models.providers.documents import asked_once
 from treadle.models.providers.encoding import dumped
 from treadle.models.providers.estimate import estimated_tokens
-from treadle.models.providers.exchange import asked_once, exchanged
+from treadle.models.providers.exchange import exchanged
 from treadle.models.providers.hosted import left_out
 from treadle.models.providers.http import TIMEOUT_S, HttpConnection
 from treadle.models.providers.identity import JSON_HEADERS, Identity, in_lower_case
