@@ -99,6 +99,8 @@ PLACES = {
         ),
     ),
 }
+STARTING = ("chaos_server", "two_servers", "shards")
+"""Fixtures, and names of stores, that start PostgreSQL."""
 LEFT_OUT = ("browser", "corpus", "crash", "oracle", "peers", "postgres", "process", "terminal")
 ALL = "make test-all"
 
@@ -127,7 +129,7 @@ def marks_of(item: pytest.Item) -> frozenset[str]:
         *(value for value in parameters if isinstance(value, str) and len(value) < 40),
     )
     starts_one = (
-        any(name == "chaos_server" or "postgres" in name for name in names)
+        any(name in STARTING or "postgres" in name for name in names)
         and item.path.name != "test_docs.py"
     )
     return found | {"postgres"} if starts_one else found

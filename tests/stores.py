@@ -1,5 +1,5 @@
-"""The stores that the tests of recovery run over: memory, SQLite and PostgreSQL, one after the
-other. Entry: `store`, `new_journal`,
+"""The stores that the tests of recovery run over: memory, SQLite, PostgreSQL and two shards, one
+after the other. Entry: `store`, `new_journal`,
 `open_again`.
 
     from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
@@ -11,8 +11,10 @@ Every `open_runtime()` of such a module, and every `new_journal()`, has a journa
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import json
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from functools import cache
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -22,9 +24,16 @@ from treadle.journal import open_journal
 from treadle.journal.journal import Journal
 from treadle.journal.memory.journal import MemoryJournal
 
-__all__ = ["new_journal", "open_again", "postgres_server", "postgres_template", "store"]
+__all__ = [
+    "new_journal",
+    "open_again",
+    "postgres_server",
+    "postgres_template",
+    "sharded",
+    "store",
+]
 
-STORES = ("memory", "sqlite", "postgres")
+STORES = ("memory", "sqlite", "postgres", "shards")
 OPEN_MOST = 8
 """Journals of a test: a server takes so many clients, and no more."""
 _making: list[Callable[[], Journal]] = []
@@ -49,6 +58,17 @@ def open_again(journal: Journal) -> Journal:
     _opened.append(open_journal(_urls[id(journal)]))
     _urls[id(_opened[-1])] = _urls[id(journal)]
     return _opened[-1]
+
+
+def sharded(
+    file: Path, urls: Mapping[str, str], *, version: int = 1, draining: Collection[str] = ()
+) -> str:
+    """The URL of a journal over these databases, whose list is written there."""
+    lines = [f"version: {version}", "shards:"]
+    lines += [f"  {name}: {json.dumps(url)}" for name, url in urls.items()]
+    file.write_text("\n".join([*lines, f"draining: [{', '.join(draining)}]", ""]))
+    file.chmod(0o600)
+    return f"postgresql+shards:///{file}"
 
 
 async def close_old_journals() -> None:
@@ -96,16 +116,19 @@ async def store(
         )
         return server.url(databases[-1])
 
+    def shards() -> str:
+        return sharded(folder / f"{uuid4().hex}.yaml", {"a": postgres(), "b": postgres()})
+
     def make() -> Journal:
         if request.param == "memory":
             _opened.append(MemoryJournal())
             return _opened[-1]
-        url = {"sqlite": sqlite, "postgres": postgres}[request.param]()
+        url = {"sqlite": sqlite, "postgres": postgres, "shards": shards}[request.param]()
         _opened.append(open_journal(url))
         _urls[id(_opened[-1])] = url
         return _opened[-1]
 
-    if request.param == "postgres":
+    if request.param in ("postgres", "shards"):
         request.getfixturevalue("postgres_template")
     _making.append(make)
     yield request.param

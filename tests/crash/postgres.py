@@ -115,6 +115,9 @@ class ChaosServer:
     def start(self) -> None:
         self._run("pg_ctl", "-w", "-s", "-l", str(self.folder / "socket" / "log"), "start")
 
+    def runs(self) -> bool:
+        return (self._data / "postmaster.pid").exists()
+
     def stop(self) -> None:
         """As a crash of the server would: nobody is asked, nothing is tidied."""
         self._run("pg_ctl", "-w", "-s", "-m", "immediate", "stop")

@@ -1,4 +1,4 @@
-"""The journals that one suite runs over: in memory, SQLite and PostgreSQL. Entry: `Kind`."""
+"""The journals that one suite runs over: in memory, SQLite, PostgreSQL and shards. Entry: `Kind`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.service.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
+from tests.stores import sharded
 from treadle.apps.testing.contracts.kinds import JournalKind as Kind
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal
@@ -26,7 +27,7 @@ async def _sqlite(folder: Path) -> Journal:
 KINDS = {"memory": Kind(_memory, durable=False), "sqlite": Kind(_sqlite, durable=True)}
 
 
-@pytest.fixture(params=[*KINDS, "postgres"])
+@pytest.fixture(params=[*KINDS, "postgres", "shards"])
 def kind(request: pytest.FixtureRequest) -> Kind:
     if request.param in KINDS:
         return KINDS[request.param]
@@ -35,7 +36,11 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     async def postgres(folder: Path) -> Journal:
         return open_journal(urls(folder))
 
-    return Kind(postgres, durable=True)
+    async def shards(folder: Path) -> Journal:
+        names = {name: urls((folder, name)) for name in ("a", "b")}
+        return open_journal(sharded(folder / "shards.yaml", names))
+
+    return Kind(postgres if request.param == "postgres" else shards, durable=True)
 
 
 @pytest.fixture

@@ -18,12 +18,14 @@ from tests.journal.processes import Process
 from tests.journal.runs import answers, entries_of, finished, keeps, refuses, resumed, started
 from tests.service.database.postgres import postgres_server as postgres_server
 from tests.service.database.postgres import postgres_urls as postgres_urls
+from tests.stores import sharded
 from treadle.errors import AgentError
 from treadle.journal import open_journal
 from treadle.journal.entries import SCHEMA, Entry
 from treadle.journal.journal import Journal
 from treadle.journal.notifier import QUEUE, run_topic
 from treadle.journal.queue import BEGINNINGS, FRUITLESS_MOST, Backlog, QueuePlace, WorkerCard
+from treadle.journal.shards import ShardedJournal
 from treadle.journal.tables.database import Work, Writing
 from treadle.journal.tables.queue import TableQueue
 from treadle.types import now
@@ -45,23 +47,23 @@ class Shared:
 
 @pytest.fixture
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Shared:
-    if request.param == "sqlite":
+    return shared_by(request.param, request, tmp_path)
+
+
+def shared_by(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> Shared:
+    if store == "sqlite":
         return Shared(f"sqlite:///{tmp_path / 'journal.db'}", tmp_path)
     urls: Callable[[object], str] = request.getfixturevalue("postgres_urls")
+    if store == "shards":
+        names = {name: urls((tmp_path, name)) for name in ("a", "b")}
+        return Shared(sharded(tmp_path / "shards.yaml", names), tmp_path)
     return Shared(urls(tmp_path), tmp_path)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "shards"])
 async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Journal]:
-    match request.param:
-        case "memory":
-            url = "memory:"
-        case "sqlite":
-            url = f"sqlite:///{tmp_path / 'journal.db'}"
-        case _:
-            urls: Callable[[object], str] = request.getfixturevalue("postgres_urls")
-            url = urls(tmp_path)
-    opened = open_journal(url)
+    is_here = request.param == "memory"
+    opened = open_journal("memory:" if is_here else shared_by(request.param, request, tmp_path).url)
     yield opened
     await opened.aclose()
 
@@ -99,7 +101,7 @@ async def until_claimed(journal: Journal, engine: str = "local") -> list[str]:
     return sorted(found)
 
 
-over_processes = pytest.mark.parametrize("shared", ["sqlite", "postgres"], indirect=True)
+over_processes = pytest.mark.parametrize("shared", ["sqlite", "postgres", "shards"], indirect=True)
 
 
 async def claimed(
@@ -294,17 +296,28 @@ class Deaf:
         return self._writing.write_now(work)
 
 
+def table_queues(journal: Journal) -> list[TableQueue]:
+    """The queue of each database."""
+    if isinstance(journal.queue, TableQueue):
+        return [journal.queue]
+    assert isinstance(journal, ShardedJournal)
+    shards = journal._shards  # pyright: ignore[reportPrivateUsage]  likewise
+    queues = [shard.journal.queue for shard in shards]
+    return [queue for queue in queues if isinstance(queue, TableQueue)]
+
+
 @over_processes
 async def test_a_claim_that_nobody_heard_of_is_given_to_the_next(here: Journal) -> None:
     queue = here.queue
-    assert isinstance(queue, TableQueue)
     await queued(here, "run_1", "run_2", "run_3")
     assert await claimed(here, most=1) == ["run_1"]
-    hearing = queue._writing  # pyright: ignore[reportPrivateUsage]  a database that breaks off just then
-    queue._writing = Deaf(hearing)  # pyright: ignore[reportPrivateUsage]  likewise
+    hearing = [(one, one._writing) for one in table_queues(here)]  # pyright: ignore[reportPrivateUsage]  a database that breaks off just then
+    for one, writing in hearing:
+        one._writing = Deaf(writing)  # pyright: ignore[reportPrivateUsage]  likewise
     with refuses("agent", "broke off"):
         await claimed(here, most=1)
-    queue._writing = hearing  # pyright: ignore[reportPrivateUsage]  likewise
+    for one, writing in hearing:
+        one._writing = writing  # pyright: ignore[reportPrivateUsage]  likewise
     assert await backlog(here) == {"sent": 2, "ready": 1}
     found = await queue.claim(["default"], engine="local", most=5)
     assert [(ticket.run_id, ticket.delivery) for ticket in found] == [("run_2", 1), ("run_3", 1)]

@@ -138,6 +138,13 @@ class Tally:
             case "tag":
                 return run.tags or (None,)
 
+    def merge(self, costs: Costs) -> None:
+        """Add the costs of other runs, grouped in the same way."""
+        for row in costs.rows:
+            known = self._rows.get(row.key)
+            self._rows[row.key] = row if known is None else _sum(known, row)
+        self._total = _sum(self._total, costs.total)
+
     def costs(self) -> Costs:
         rows = self._rows.values()
         if self._by == "day":
@@ -164,4 +171,15 @@ def _plus(row: Cost, part: Spending, *, runs: bool) -> Cost:
         unpriced=row.unpriced + part.unpriced,
         usage=row.usage + part.usage,
         cost_usd=usd(row.cost_usd, part.cost_usd),
+    )
+
+
+def _sum(row: Cost, other: Cost) -> Cost:
+    return Cost(
+        key=row.key,
+        runs=row.runs + other.runs,
+        responses=row.responses + other.responses,
+        unpriced=row.unpriced + other.unpriced,
+        usage=row.usage + other.usage,
+        cost_usd=usd(row.cost_usd, other.cost_usd),
     )

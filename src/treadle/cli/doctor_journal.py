@@ -12,7 +12,13 @@ import anyio
 
 from treadle._internal.terminal_text import one_line
 from treadle._internal.units import ago, count, size
-from treadle.cli.journal_option import journal_file, journal_url, opened_journal, shown_url
+from treadle.cli.journal_option import (
+    journal_file,
+    journal_url,
+    opened_journal,
+    shards_file,
+    shown_url,
+)
 from treadle.config import Config
 from treadle.config.plugins import offers
 from treadle.errors import AgentError
@@ -33,6 +39,8 @@ COMMIT_MS = 20.0
 each step.
 """
 
+NEEDS_PSYCOPG = "a journal in PostgreSQL needs psycopg: pip install 'treadle[postgres]'"
+
 State = Literal["ok", "note", "bad"]
 
 
@@ -49,6 +57,8 @@ def journal_findings(config: Config) -> Iterator[tuple[str, State, str]]:
     file = journal_file(url)
     if url == "memory:":
         yield "journal", "note", "in memory: runs are lost when the process ends"
+    elif (shards := shards_file(url)) is not None:
+        yield from _shards(config, url, shards)
     elif file is None and offers("journals", url.partition(":")[0]):
         yield from _plugged(config, url)
     elif file is None:
@@ -88,11 +98,7 @@ def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
         found = checked(url)
         seen = anyio.run(_seen, config, url) if found.tables else _Seen([], [])
     except ImportError:
-        yield (
-            "journal",
-            "bad",
-            "a journal in PostgreSQL needs psycopg: pip install 'treadle[postgres]'",
-        )
+        yield "journal", "bad", NEEDS_PSYCOPG
         return
     except AgentError as e:
         yield "journal", "bad", e.message
@@ -118,6 +124,39 @@ def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
         f"{found.place}: {', '.join([f'PostgreSQL {found.server}', tables, *seen.counts])}",
     )
     yield from _connection(found)
+    yield from _workers(seen.workers)
+
+
+def _shards(config: Config, url: str, file: Path) -> Iterator[tuple[str, State, str]]:
+    """Check each shard, then open the journal over all of them."""
+    try:
+        from treadle.journal.postgres.checkup import checked  # noqa: PLC0415  an extra
+        from treadle.journal.shards.placement import read_list  # noqa: PLC0415  as above
+
+        listed = read_list(file)
+    except ImportError:
+        yield "journal", "bad", NEEDS_PSYCOPG
+        return
+    except AgentError as e:
+        yield "journal", "bad", e.message
+        return
+    for name, one in sorted(listed.urls.items()):
+        drains = ", draining" if name in listed.generation.draining else ""
+        try:
+            found = checked(one)
+        except AgentError as e:
+            yield f"shard {name}", "bad", e.message
+            continue
+        yield f"shard {name}", "ok", f"{found.place}: PostgreSQL {found.server}{drains}"
+        for what, state, text in _connection(found):
+            yield f"{name}: {what}", state, text
+    try:
+        seen = anyio.run(_seen, config, url)
+    except AgentError as e:
+        yield "journal", "bad", e.message
+        return
+    summary = ", ".join([f"version {listed.generation.version}", *seen.counts])
+    yield "journal", "ok", f"{count(len(listed.urls), 'shard')} of {file}: {summary}"
     yield from _workers(seen.workers)
 
 

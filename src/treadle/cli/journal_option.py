@@ -8,7 +8,7 @@ Journals are implemented in treadle.journal. Entry points: `journal_option`, `jo
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SQLITE: Final = "sqlite:///"
+_SHARDS: Final = "postgresql+shards:///"
 
 journal_option = click.option(
     "--journal",
@@ -57,6 +58,12 @@ def journal_file(url: str) -> Path | None:
     """Return the path of a SQLite journal; None for any other URL."""
     name = url.removeprefix(_SQLITE)
     return Path(os.path.abspath(os.path.expanduser(name))) if name and name != url else None
+
+
+def shards_file(url: str) -> Path | None:
+    """Return the path of the file that lists the shards of a journal; None for any other URL."""
+    name = url.removeprefix(_SHARDS)
+    return Path(name).expanduser() if name and name != url else None
 
 
 def shown_url(url: str) -> str:
@@ -102,6 +109,15 @@ def open_runtime(
         )
 
 
+def _warn_of_missing(journal: Journal) -> None:
+    """Report shards of a journal that did not answer, because lists lack their runs."""
+    missing: Mapping[str, str] = getattr(journal, "missing", {})
+    for name, why in missing.items():
+        click.echo(
+            f"warning: shard {name!r} does not answer, its runs are missing: {why}", err=True
+        )
+
+
 class OpenedJournal(NamedTuple):
     """Open journal, with the redactor for text shown from it."""
 
@@ -133,7 +149,10 @@ def on_journal(
     async def main() -> T:
         journal = opened_journal(config, url)
         try:
-            return await work(OpenedJournal(journal, secrets, url, config))
+            try:
+                return await work(OpenedJournal(journal, secrets, url, config))
+            finally:
+                _warn_of_missing(journal)
         finally:
             await journal.aclose()
 

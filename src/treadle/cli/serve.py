@@ -152,7 +152,7 @@ def _serve(
             application=task_application(model),
             agents=agents,
             on_loopback=own,
-            journal=_name_of(key, journal),
+            journal=_name_of(key, getattr(runtime.journal, "identity", journal)),
         )
         listening = bound(host, port)
         told = [

@@ -206,7 +206,7 @@ def any_text(value: Plain) -> str:
     return value
 
 
-JOURNAL = re.compile(r"memory:|sqlite:///.+|postgresql://.+")
+JOURNAL = re.compile(r"memory:|sqlite:///.+|postgresql://.+|postgresql\+shards:///.+")
 
 
 def journal(value: Plain) -> str:

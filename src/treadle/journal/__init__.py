@@ -1,5 +1,6 @@
 """The journal: the append-only log that every result, list and resume is derived from. Stores are
-in memory/, sqlite/ and postgres/; tables/ holds what the two databases share.
+in memory/, sqlite/ and postgres/; tables/ holds what the two databases share, and shards/ spreads
+runs over several.
 
     journal.py     `Journal`, `RunWriter`: the contract
     run_info.py    `RunInfo`: a run in lists
@@ -51,7 +52,8 @@ def open_journal(
     url: str, *, durability: Durability = "process", lease_s: float = LEASE_S
 ) -> Journal:
     """Open the journal at a URL: `memory:`, `sqlite:///FILE` (relative; `sqlite:////FILE` from the
-    root), `postgresql://USER:PASSWORD@HOST/DATABASE`, or `NAME:…` of a plug-in.
+    root), `postgresql://USER:PASSWORD@HOST/DATABASE`, `postgresql+shards:///FILE` (a file that
+    lists several databases), or `NAME:…` of a plug-in.
 
     `lease_s`: with PostgreSQL, seconds after its last renewal for which a process keeps its runs;
     afterwards another process can take them over. Raises AgentError(invalid) if the journal cannot
@@ -73,6 +75,8 @@ def open_journal(
         from treadle.journal.sqlite import SqliteJournal  # noqa: PLC0415  as above
 
         return SqliteJournal.open(Path(rest[3:]).expanduser(), durability=durability)
+    if scheme == "postgresql+shards" and rest.startswith("///") and len(rest) > len("///"):
+        return _sharded(Path(rest[3:]).expanduser(), lease_s)
     if scheme in ("postgresql", "postgres") and rest.startswith("//"):
         return _postgres(url, durability, lease_s)
     if colon and (plugin := load_plugin("journals", scheme)) is not None:
@@ -91,6 +95,14 @@ def _postgres(url: str, durability: Durability, lease_s: float) -> Journal:
     except ImportError as e:
         raise AgentError("invalid", f"a journal in PostgreSQL needs psycopg: {INSTALL}") from e
     return PostgresJournal.open(url, durability=durability, lease_s=lease_s)
+
+
+def _sharded(path: Path, lease_s: float) -> Journal:
+    try:
+        from treadle.journal.shards import ShardedJournal  # noqa: PLC0415  as above
+    except ImportError as e:
+        raise AgentError("invalid", f"a journal in PostgreSQL needs psycopg: {INSTALL}") from e
+    return ShardedJournal.open(path, lease_s=lease_s)
 
 
 def _without_password(url: str) -> str:

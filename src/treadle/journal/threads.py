@@ -25,11 +25,13 @@ def start(thread: threading.Thread) -> None:
         raise none_left(e) from e
 
 
-async def run_in_thread(work: Callable[[], T], *, or_here: bool = False) -> T:
+async def run_in_thread(
+    work: Callable[[], T], *, or_here: bool = False, abandon: bool = False
+) -> T:
     """Run `work` in its own thread, because tools may occupy all others.
 
     If the system has none left, `or_here` runs it in the event loop; otherwise raises
-    AgentError(agent).
+    AgentError(agent). `abandon`: cancellation does not wait for the thread.
     """
     begun = False
 
@@ -39,7 +41,9 @@ async def run_in_thread(work: Callable[[], T], *, or_here: bool = False) -> T:
         return work()
 
     try:
-        return await anyio.to_thread.run_sync(run, limiter=anyio.CapacityLimiter(1))
+        return await anyio.to_thread.run_sync(
+            run, limiter=anyio.CapacityLimiter(1), abandon_on_cancel=abandon
+        )
     except RuntimeError as e:
         if begun:
             raise

@@ -14,12 +14,13 @@ import selectors
 import threading
 import time
 from collections.abc import Generator
-from typing import Final, LiteralString
+from typing import Final, LiteralString, NamedTuple
 
 import psycopg
 from psycopg import conninfo
 
 from treadle.errors import AgentError
+from treadle.journal.memory.notifier import LocalNotifier
 from treadle.journal.postgres.database import cursor_of
 from treadle.journal.postgres.failures import place_of, secrets_of, translated, unusable
 from treadle.journal.postgres.silence import SILENT_S, SilenceDetector, hang_up
@@ -58,17 +59,38 @@ _BEGIN_READING: Final[LiteralString] = (
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
+class ShardPart(NamedTuple):
+    """Part that a database has in a journal of several (`journal/shards`)."""
+
+    name: str
+    """Name of the shard, which errors contain."""
+    client: str
+    """`application_name` of its connections, by which the shard recognizes the current list."""
+    worker: str
+    """Id of this process as a worker, the same in every shard."""
+    notifier: LocalNotifier
+    """Subscribers of this process, the same for every shard."""
+
+
 class PostgresServer:
     """Server of the journal. Safe from any thread."""
 
     def __init__(
-        self, url: str, *, patience_s: float = PATIENCE_S, silent_s: float = SILENT_S
+        self,
+        url: str,
+        *,
+        patience_s: float = PATIENCE_S,
+        silent_s: float = SILENT_S,
+        shard: ShardPart | None = None,
     ) -> None:
         """Parse the URL. Raises AgentError(invalid) if it is not one of PostgreSQL."""
-        self.place = place_of(url)
+        self.place = place_of(url) if shard is None else f"{place_of(url)} (shard {shard.name})"
+        self.shard = shard
         self.patience_s = patience_s
         self._secrets = secrets_of(url)
         given = conninfo.conninfo_to_dict(url)
+        if shard is not None:
+            given["application_name"] = shard.client
         self._conninfo = conninfo.make_conninfo(
             "", **{name: value for name, value in (_DEFAULTS | given).items() if value is not None}
         )
@@ -76,7 +98,7 @@ class PostgresServer:
         """Deadline of all retries."""
         self._given_up: str | None = None
         """Message of the failure at the deadline, after which there are no further attempts."""
-        self.silence = SilenceDetector(self._is_there, silent_s=silent_s)
+        self.silence = SilenceDetector(self.is_there, silent_s=silent_s)
 
     def connect(self, *, within_s: float | None = None) -> psycopg.Connection:
         """Connect, in autocommit mode. Raises psycopg.Error.
@@ -142,7 +164,7 @@ class PostgresServer:
         self._until = min(self._until, time.monotonic() + HURRIED_S)
         self.silence.hurry()
 
-    def _is_there(self, within_s: int) -> bool:
+    def is_there(self, within_s: int) -> bool:
         """Return True if the server responds, even with an error."""
         answer = psycopg.pq.PGconn.ping(
             conninfo.make_conninfo(self._conninfo, connect_timeout=within_s).encode()

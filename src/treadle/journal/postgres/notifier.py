@@ -62,7 +62,9 @@ class PostgresNotifier:
 
     def __init__(self, server: PostgresServer, *, poll_s: float = POLL_S) -> None:
         self._server = server
-        self._local = LocalNotifier(poll_s=poll_s)
+        self._local = (
+            LocalNotifier(poll_s=poll_s) if server.shard is None else server.shard.notifier
+        )
         self._me = new_id("ear")
         self._lock = threading.Lock()
         """Guards all attributes below."""

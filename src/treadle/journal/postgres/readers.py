@@ -42,9 +42,11 @@ class PostgresReaders:
 
     async def read(self, what: Callable[[Cursor], T]) -> T:
         """Run `what` on a snapshot in a thread, retrying if the connection is lost. It may read
-        sessions.
+        sessions. In a shard, cancellation does not wait for the server.
         """
-        return await run_in_thread(partial(self._read_in_turn, what))
+        return await run_in_thread(
+            partial(self._read_in_turn, what), abandon=self._server.shard is not None
+        )
 
     def read_now(self, what: Callable[[Cursor], T]) -> T:
         """Read in the calling thread, retrying if the connection is lost. Does not queue, because

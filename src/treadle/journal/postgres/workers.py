@@ -174,7 +174,8 @@ class PostgresWorkers:
                     raise AgentError(
                         "invalid", f"the journal {self._server.place!r} is closed: open it again"
                     )
-                self.me = self._register(new_id("worker"))
+                shard = self._server.shard
+                self.me = self._register(new_id("worker") if shard is None else shard.worker)
             return self.me
 
     def _register(self, me: str) -> str:

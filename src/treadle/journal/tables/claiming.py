@@ -1,7 +1,7 @@
 """Claiming of queued runs: selecting ready runs, detecting dead claimants, and the rows that a
 claim or a parking writes.
 
-Entry points: `ready_rows`, `claimed`, `ticket_of`, `DeadWorkers`.
+Entry points: `ready_rows`, `claimed`, `ticket_of`, `dead_workers`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from treadle.journal.entries import SCHEMA
-from treadle.journal.queue import BEGINNINGS, FRUITLESS_MOST, Ticket, why_parked
+from treadle.journal.queue import BEGINNINGS, FRUITLESS_MOST, Ticket, engine_mark, why_parked
 from treadle.journal.tables.database import Cursor
+from treadle.journal.tables.liveness import Members
 from treadle.journal.tables.rows import place_of, time_of
 
 _READY: Final = """
@@ -22,6 +23,13 @@ order by priority desc, num limit ?"""
 _CLAIM: Final = (
     "update runs set sent_to = ?, deliveries = ?, fruitless = ?, seen_head = ? where num = ?"
 )
+_NAMED: Final = """
+with recursive found(id) as (
+    select min({it}) from runs where finished is null and queue is not null and {it} is not null
+    union all
+    select (select min({it}) from runs where finished is null and queue is not null and {it} > found.id) from found where found.id is not null
+) select id from found where id is not null"""
+"""Statement for distinct values that does not read every row."""
 PARK: Final = (
     "update runs set parked = ?, sent_to = null, ready_at_us = ? where num = ? and finished is "
     "null and queue is not null"
@@ -64,21 +72,45 @@ def among(column: str, values: Sequence[str]) -> tuple[str, Sequence[str]]:
     return (f"{column} in ({', '.join('?' * len(values))})", values) if values else ("0 = 1", ())
 
 
+def dead_workers(db: Cursor, members: Members, *, but: str | None = None) -> DeadWorkers:
+    """Return the dead workers. The named ones are read first, so that a worker that registers in
+    between does not count as dead.
+    """
+    owners, holders = (
+        [one for (one,) in db.execute(_NAMED.format(it=it)).fetchall()]
+        for it in ("owner", "sent_to")
+    )
+    living = {*members.living(db), but} if owners or holders else set[str | None]()
+    engines = [one for one in holders if one.startswith(engine_mark(""))]
+    return DeadWorkers(
+        [one for one in owners if one not in living],
+        [one for one in holders if one not in living and one not in engines],
+        engines,
+    )
+
+
 def ready_rows(
-    db: Cursor, queues: Sequence[str], gone: DeadWorkers, mark: str, most: int
+    db: Cursor,
+    queues: Sequence[str],
+    gone: DeadWorkers,
+    mark: str,
+    most: int,
+    *,
+    locking: bool = True,
 ) -> list[_ReadyRow]:
-    """Return the first claimable runs over all queues, in order."""
+    """Return the first claimable runs over all queues, in order. `locking`: for a claim, which
+    changes them.
+    """
+    lock = db.dialect.skip_locked if locking else ""
     dead, owners = among("owner", gone.owners)
     rest = (*owners, db.dialect.now_us(db), SCHEMA, most)
-    free = (
-        _READY.format(queue="queue = ?", sent="sent_to is null", gone=dead) + db.dialect.skip_locked
-    )
+    free = _READY.format(queue="queue = ?", sent="sent_to is null", gone=dead) + lock
     found = [
         [_ReadyRow(*row) for row in db.execute(free, (queue, *rest)).fetchall()] for queue in queues
     ]
     if lost := [*gone.holders, *(one for one in gone.engines if one != mark)]:
         (theirs, holders), (named, names) = among("sent_to", lost), among("queue", queues)
-        left = _READY.format(queue=named, sent=theirs, gone=dead) + db.dialect.skip_locked
+        left = _READY.format(queue=named, sent=theirs, gone=dead) + lock
         found.append(
             [_ReadyRow(*row) for row in db.execute(left, (*names, *holders, *rest)).fetchall()]
         )

@@ -27,7 +27,15 @@ from treadle.journal.queue import (
 )
 from treadle.journal.sessions import ViewMark
 from treadle.journal.tables.beginning import NewRun, make_run
-from treadle.journal.tables.claiming import PARK, DeadWorkers, among, claimed, ready_rows, ticket_of
+from treadle.journal.tables.claiming import (
+    PARK,
+    DeadWorkers,
+    among,
+    claimed,
+    dead_workers,
+    ready_rows,
+    ticket_of,
+)
 from treadle.journal.tables.database import Cursor, ReadTransactions, Work, Writing
 from treadle.journal.tables.liveness import Members
 from treadle.journal.tables.queue_place import place_columns, start_us
@@ -47,13 +55,6 @@ from treadle.types import Time
 _PUT_BACK: Final = """
 update runs set queue = ?, priority = ?, tenant = ?, ready_at_us = ?, fruitless = ?, waiting = 0, sent_to = null, parked = null
 where num = ? and finished is null and owner is not distinct from ?"""
-_NAMED: Final = """
-with recursive found(id) as (
-    select min({it}) from runs where finished is null and queue is not null and {it} is not null
-    union all
-    select (select min({it}) from runs where finished is null and queue is not null and {it} > found.id) from found where found.id is not null
-) select id from found where id is not null"""
-"""Statement for distinct values that does not read every row."""
 _TICKETS: Final = (
     "select id, queue, priority, tenant, deliveries, fruitless, ready_at_us from runs "
 )
@@ -183,7 +184,7 @@ class TableQueue:
 
         def work(db: Cursor) -> list[Ticket]:
             self._roster.say_so(db, me)
-            gone = self._gone(db, but=me)
+            gone = dead_workers(db, self._members, but=me)
             tickets = self._lost(db, me, gone, set(queues))[:most]
             while len(tickets) < most:
                 rows = ready_rows(
@@ -241,7 +242,7 @@ class TableQueue:
 
     async def with_engine(self, *, engine: str, most: int, after: str = "") -> list[Ticket]:
         def read(db: Cursor) -> list[Ticket]:
-            dead, values = among("owner", self._gone(db).owners)
+            dead, values = among("owner", dead_workers(db, self._members).owners)
             where = (
                 "where finished is null and queue is not null and sent_to = ? and id > ? and "
                 f"(owner is null or {dead}) order by id limit ?"
@@ -253,22 +254,6 @@ class TableQueue:
 
         return await self._reading.read(read)
 
-    def _gone(self, db: Cursor, *, but: str | None = None) -> DeadWorkers:
-        """Return the dead workers. The named ones are read first, so that a worker that registers
-        in between does not count as dead.
-        """
-        owners, holders = (
-            [one for (one,) in db.execute(_NAMED.format(it=it)).fetchall()]
-            for it in ("owner", "sent_to")
-        )
-        living = {*self._members.living(db), but} if owners or holders else set[str | None]()
-        engines = [one for one in holders if one.startswith(engine_mark(""))]
-        return DeadWorkers(
-            [one for one in owners if one not in living],
-            [one for one in holders if one not in living and one not in engines],
-            engines,
-        )
-
     async def _enter(self) -> str:
         return await run_in_thread(self._members.register)
 
@@ -276,7 +261,7 @@ class TableQueue:
 
     async def backlogs(self) -> list[Backlog]:
         def read(db: Cursor) -> list[Backlog]:
-            gone = self._gone(db)
+            gone = dead_workers(db, self._members)
             (dead, owners), (lost, holders) = (
                 among("owner", gone.owners),
                 among("sent_to", gone.holders),

@@ -176,11 +176,11 @@ def find(db: Cursor, run_id: str) -> RunRow:
     """Find a run. Raises AgentError(invalid) for an unknown one."""
     row = db.execute("select num, schema from runs where id = ?", (key_of(run_id),)).fetchone()
     if row is None:
-        raise unknown_run(run_id, _near(db, run_id))
+        raise unknown_run(run_id, near(db, run_id))
     return RunRow(*row)
 
 
-def _near(db: Cursor, run_id: str) -> list[str]:
+def near(db: Cursor, run_id: str) -> list[str]:
     """Return ids that may have been meant, newest last: those with this prefix, and the last
     thousand.
     """

@@ -74,6 +74,11 @@ def database_of(journal_url: str) -> Database:
             pool_pre_ping=True,
             connect_args={"connect_timeout": CONNECT_S},
         )
+    if journal_url.startswith("postgresql+shards:"):
+        raise AgentError(
+            "invalid",
+            "the engine `dbos` needs a journal in one database: use `local` over several",
+        )
     raise AgentError(
         "invalid",
         (

@@ -1,0 +1,210 @@
+"""Opening the databases of a list of shards, and checking that they are the shards of one journal.
+
+Entry points: `joined`, `checked_again`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple, TypeVar
+
+import psycopg
+from msgspec import structs
+
+from treadle.errors import AgentError
+from treadle.journal.memory.notifier import LocalNotifier
+from treadle.journal.postgres.connections import PostgresServer, ShardPart
+from treadle.journal.postgres.schema import make_ready
+from treadle.journal.shards.placement import Generation, ShardList
+from treadle.journal.shards.tables import ShardRecord, is_used, read_record, write_record
+from treadle.types import new_id
+
+T = TypeVar("T")
+
+PING_S: Final = 2
+"""Seconds within which a server answers, or counts as unreachable."""
+_TRIES: Final = 5
+
+
+class FoundShard(NamedTuple):
+    """A database as it was found."""
+
+    record: ShardRecord | None
+    """None: it is no shard yet."""
+    is_used: bool
+
+
+class Membership(NamedTuple):
+    """Result of opening: the records of the shards that answered, and why the others did not."""
+
+    record: ShardRecord
+    """Record that all of them share, except for the name."""
+    missing: Mapping[str, AgentError]
+    """Errors of unreachable shards by name."""
+
+
+def joined(shards: ShardList) -> Membership:
+    """Check the databases of a list, and store a new list in them. Blocks.
+
+    Raises AgentError(invalid) if they are not the shards of one journal, or if a list that is new
+    to them cannot be stored in all.
+    """
+    for _ in range(_TRIES):
+        found, missing = _found(shards)
+        wanted = _wanted(shards, found, missing)
+        if all(_is_written(shards, name, wanted, found[name]) for name in sorted(found)):
+            return Membership(wanted, missing)
+    raise AgentError(
+        "busy", f"other processes are changing the shards of {shards.place}: try again"
+    )
+
+
+def checked_again(shards: ShardList, name: str, record: ShardRecord) -> None:
+    """Check a shard that was unreachable when the others were opened. Raises AgentError."""
+    found = _look(shards, name)
+    if found.record is None or found.record != structs.replace(record, name=name):
+        raise AgentError(
+            "invalid",
+            f"shard {name!r} of {shards.place} is back with another identity or list: check its "
+            "URL, and restart this process with the current list",
+        )
+
+
+def _found(shards: ShardList) -> tuple[dict[str, FoundShard], dict[str, AgentError]]:
+    """Query all databases at the same time."""
+    with ThreadPoolExecutor(len(shards.urls)) as pool:
+        asked = {name: pool.submit(_look, shards, name) for name in sorted(shards.urls)}
+    found: dict[str, FoundShard] = {}
+    missing: dict[str, AgentError] = {}
+    for name, answer in asked.items():
+        try:
+            found[name] = answer.result()
+        except AgentError as e:
+            if e.kind != "agent" and _server(shards, name).is_there(PING_S):
+                raise
+            missing[name] = e
+    if not found:
+        raise AgentError(
+            "invalid", f"no shard of {shards.place} answers: {next(iter(missing.values())).message}"
+        )
+    return found, missing
+
+
+def _server(shards: ShardList, name: str) -> PostgresServer:
+    return PostgresServer(shards.urls[name], shard=ShardPart(name, "treadle", "", LocalNotifier()))
+
+
+def _look(shards: ShardList, name: str) -> FoundShard:
+    def look(db: psycopg.Connection, place: str) -> FoundShard:
+        make_ready(db, place)
+        return FoundShard(read_record(db), is_used(db))
+
+    return _on(_server(shards, name), look)
+
+
+def _on(server: PostgresServer, work: Callable[[psycopg.Connection, str], T]) -> T:
+    try:
+        with server.connect() as db, server.silence.over(db):
+            return work(db, server.place)
+    except psycopg.Error as e:
+        raise server.unusable(e) from e
+
+
+def _wanted(
+    shards: ShardList, found: Mapping[str, FoundShard], missing: Mapping[str, AgentError]
+) -> ShardRecord:
+    """Return the record that the shards should have, under any name. Raises AgentError(invalid) if
+    the list does not fit what they have.
+    """
+    records = {name: one.record for name, one in found.items() if one.record is not None}
+    _check_names(shards, records)
+    if not records:
+        _require_all(shards, missing, "is new")
+        return ShardRecord(name="", journal=new_id("j")[-16:], generations=_first(shards, found))
+    newest = max(records.values(), key=lambda record: record.version)
+    current, given = newest.generations[-1], shards.generation
+    if given.version < current.version:
+        raise AgentError(
+            "invalid",
+            f"{shards.place} is version {given.version} of the list of shards, and the journal has "
+            f"version {current.version} ({', '.join(current.names)}): use the current file",
+        )
+    if given.version == current.version:
+        if given != current:
+            raise AgentError(
+                "invalid",
+                f"{shards.place} differs from version {current.version} of the list of shards "
+                f"({_shown(current)}): to change the list, raise its `version` to "
+                f"{current.version + 1}",
+            )
+        return newest
+    _require_all(shards, missing, f"has a new version ({given.version})")
+    if gone := sorted(set(current.names) - set(given.names) - set(current.draining)):
+        raise AgentError(
+            "invalid",
+            f"{shards.place} leaves out shard {gone[0]!r}, which still gets runs: list it under "
+            "`draining` first, and leave it out when its runs are no longer needed",
+        )
+    return structs.replace(newest, generations=(*newest.generations, given))
+
+
+def _check_names(shards: ShardList, records: Mapping[str, ShardRecord]) -> None:
+    for name, record in records.items():
+        if record.name != name:
+            raise AgentError(
+                "invalid",
+                f"{shards.place}: the database of shard {name!r} is shard {record.name!r} of its "
+                "journal: correct the URLs",
+            )
+    first = next(iter(records), "")
+    for name, record in records.items():
+        if record.journal != records[first].journal:
+            raise AgentError(
+                "invalid",
+                f"{shards.place}: shards {first!r} and {name!r} belong to different journals: "
+                "correct the URLs",
+            )
+
+
+def _require_all(shards: ShardList, missing: Mapping[str, AgentError], why: str) -> None:
+    for name, error in missing.items():
+        raise AgentError(
+            "invalid",
+            f"{shards.place} {why}, so all its shards must answer, and {name!r} does not: "
+            f"{error.message}",
+        )
+
+
+def _first(shards: ShardList, found: Mapping[str, FoundShard]) -> tuple[Generation, ...]:
+    """Return the first versions of the list: a database that already has runs was the journal, so
+    that its sessions are found there.
+    """
+    used = [name for name, one in found.items() if one.is_used]
+    if len(used) > 1:
+        raise AgentError(
+            "invalid",
+            f"{shards.place}: shards {used[0]!r} and {used[1]!r} both have runs already: only one "
+            "of the databases of a new list may. Import the runs of the others",
+        )
+    before = [Generation(version=0, names=(*used,))] if used and len(found) > 1 else []
+    return (*before, shards.generation)
+
+
+def _is_written(shards: ShardList, name: str, wanted: ShardRecord, found: FoundShard) -> bool:
+    record = structs.replace(wanted, name=name)
+    if found.record == record:
+        return True
+    was_there = any(name in generation.names for generation in wanted.generations[:-1])
+    if found.record is None and found.is_used and not was_there:
+        raise AgentError(
+            "invalid",
+            f"{shards.place}: the database of the new shard {name!r} already has runs: give it an "
+            "empty database, and import them",
+        )
+    return _on(_server(shards, name), lambda db, _: write_record(db, record))
+
+
+def _shown(generation: Generation) -> str:
+    draining = ", ".join(generation.draining)
+    return ", ".join(generation.names) + (f"; draining: {draining}" if draining else "")
