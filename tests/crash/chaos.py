@@ -25,7 +25,7 @@ import msgspec
 from tests.crash.accounts import Bounds
 from tests.crash.command_line import COMMANDS, sweep_commands
 from tests.crash.crew import chaos_of_workers, said
-from tests.crash.crew_worker import AWAKE, DELIVERED, ENGINES, ODD, OF_FILES, Plan
+from tests.crash.crew_worker import AWAKE, DELIVERED, ENGINES, ODD, OF_FILES, Harm, Plan
 from tests.crash.faults import Locked, cuts
 from tests.crash.inside import Fault
 from tests.crash.interleavings.search import main as interleavings
@@ -222,6 +222,15 @@ def _postgres(folder: Path, options: argparse.Namespace) -> int:
     return violations
 
 
+def _shards(folder: Path, options: argparse.Namespace) -> int:
+    """One server of four after the other is killed, and is away for up to six seconds."""
+    print("\n### all harm\n", flush=True)
+    violations = _crew(folder / "all", options, shards=4)
+    print("\n### nobody sleeps, probes are an answer\n", flush=True)
+    harms: tuple[Harm, ...] = (*AWAKE, "restart", "restart")
+    return violations + _crew(folder / "probes", options, shards=4, harms=harms, probes=True)
+
+
 def _temporal(folder: Path, options: argparse.Namespace) -> int:
     """Runs as activities of workflows; Temporal's server is killed too."""
     if program() is None:
@@ -359,6 +368,7 @@ PARTS: Mapping[str, Callable[[Path, argparse.Namespace], int]] = {
     "workers": _sqlite_workers,
     "odd": _odd,
     "postgres": _postgres,
+    "shards": _shards,
     "postgres-boundaries": _postgres_boundaries,
     "postgres-twice": _postgres_twice,
     "temporal": _temporal,

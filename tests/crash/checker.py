@@ -113,8 +113,23 @@ def check(
 
 def journal_of(journal: Path | str, only: Sequence[str] = ()) -> tuple[list[str], list[Run]]:
     """What is wrong with the file, and its runs."""
-    with _opened(journal) as db:
-        return [] if only else [*db.broken(), *_file(db)], _runs(db, only)
+    broken: list[str] = []
+    runs: list[Run] = []
+    for part in _parts(journal):
+        with _opened(part) as db:
+            broken += [] if only else [*db.broken(), *_file(db)]
+            runs += _runs(db, only)
+    twice = [run_id for run_id, count in Counter(run.id for run in runs).items() if count > 1]
+    return [*broken, *(f"run {run_id} is in two shards" for run_id in twice)], runs
+
+
+def _parts(journal: Path | str) -> list[Path | str]:
+    """Each database of a journal."""
+    file = str(journal).removeprefix("postgresql+shards:///")
+    if file == str(journal):
+        return [journal]
+    urls = re.findall(r'"(postgresql://[^"]*)"', Path(file).read_text(encoding="utf-8"))
+    return [*urls]
 
 
 # ---------------------------------------------------------------- reading

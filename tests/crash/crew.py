@@ -51,6 +51,7 @@ from tests.crash.postgres import ChaosServer, unsynced
 from tests.crash.properties import described
 from tests.crash.proxy import Proxy
 from tests.crash.records import Violation
+from tests.crash.shard_servers import ShardServers
 from tests.crash.stories import World
 from tests.crash.witness import BEAT_S
 from tests.peers.temporal import TemporalServer
@@ -122,7 +123,7 @@ class Crew:
         self,
         folder: Path,
         plan: Plan,
-        server: ChaosServer | None,
+        server: ChaosServer | ShardServers | None,
         proxies: Sequence[Proxy] = (),
         temporal: TemporalServer | None = None,
     ) -> None:
@@ -243,7 +244,7 @@ class Crew:
 
     def _lines(self) -> list[Proxy]:
         """Those that say nothing of their own are left alone."""
-        shared = [] if self._server is None or self._server.proxy is None else [self._server.proxy]
+        shared = [] if self._server is None else self._server.lines
         return [proxy for proxy in self._proxies or shared if proxy not in self._muted]
 
     def _disturb(self, harm: Harm, proxy: Proxy) -> None:
@@ -334,7 +335,7 @@ class Crew:
     def _bear(self) -> None:
         self._born += 1
         share = self._share
-        if self._proxies and self._server is not None:
+        if self._proxies and isinstance(self._server, ChaosServer):
             share = msgspec.structs.replace(
                 share,
                 url=self._server.through(self.url, self._proxies[self._born % len(self._proxies)]),
@@ -440,14 +441,17 @@ def _main(folder: Path) -> None:
     plan = msgspec.json.decode((folder / "plan.json").read_bytes(), type=Plan)
     signal.signal(signal.SIGTERM, _told_to_end)
     with ExitStack() as stack:
-        server = None
-        if plan.store == "postgres":
+        server: ChaosServer | ShardServers | None = None
+        proxies: list[Proxy] = []
+        if plan.shards:
+            server = stack.enter_context(
+                ShardServers(folder, plan.shards, synced=plan.synced, seed=plan.seed)
+            )
+        elif plan.store == "postgres":
             server = stack.enter_context(ChaosServer(proxied=True) if plan.synced else unsynced())
-        proxies = (
-            [stack.enter_context(server.line()) for _ in range(plan.workers if plan.apart else 0)]
-            if server is not None
-            else []
-        )
+            proxies = [
+                stack.enter_context(server.line()) for _ in range(plan.workers if plan.apart else 0)
+            ]
         print(
             *described(plan.seed, longest_s=plan.longest_s) if plan.odd else (),
             sep="\n",

@@ -120,6 +120,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     longest_s: float = 1.5
     """How long the effect of such a tool may take to come about."""
     grace_s: float = 1.0
+    shards: int = 0
+    """Runs are spread over so many servers; 0: one journal."""
     apart: bool = False
     """Each worker has a proxy of its own."""
     inside: tuple[Fault, ...] = ()

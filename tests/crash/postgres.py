@@ -115,6 +115,11 @@ class ChaosServer:
     def start(self) -> None:
         self._run("pg_ctl", "-w", "-s", "-l", str(self.folder / "socket" / "log"), "start")
 
+    @property
+    def lines(self) -> list[Proxy]:
+        """What connects clients to it, if that can be disturbed."""
+        return [] if self.proxy is None else [self.proxy]
+
     def runs(self) -> bool:
         return (self._data / "postmaster.pid").exists()
 

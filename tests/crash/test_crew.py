@@ -28,6 +28,16 @@ PLANS = {
     "delivered by Temporal": Plan(
         runs=8, turns=12, workers=3, seconds=8, synced=False, engine="temporal", harms=DELIVERED
     ),
+    "over shards": Plan(
+        runs=10,
+        turns=10,
+        workers=3,
+        seconds=12,
+        synced=False,
+        shards=2,
+        harms=("kill", "drain", "restart", "restart", "cut", "tear"),
+        probes=True,
+    ),
     "on one machine": Plan(
         runs=8, turns=12, workers=3, seconds=6, store="sqlite", harms=OF_FILES, probes=True
     ),
