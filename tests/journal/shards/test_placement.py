@@ -88,7 +88,9 @@ def test_the_order_of_the_file_does_not_matter(tmp_path: Path) -> None:
         GOOD + "  a: postgresql://h/c\n": ":5: the key 'a' is given twice",
         GOOD.replace("  a:", "  A B:"): "'A B' is not a name of a shard",
         GOOD.replace("postgresql://h/a", "sqlite:///hidden"): "shard 'a' needs a URL",
-        GOOD.replace("postgresql://h/a", "postgresql://u:hidden@h:x/a"): "none of PostgreSQL",
+        GOOD.replace(
+            "postgresql://h/a", "postgresql://u:hidden@h:x/a"
+        ): "shard 'a' of .*: this is not a PostgreSQL URL",
         "version: 1\nshards: {}": "1 to 64 shards",
         "version: [": ":2: invalid YAML",
     }.items(),

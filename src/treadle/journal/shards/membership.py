@@ -62,7 +62,7 @@ def joined(shards: ShardList) -> Membership:
 
 def checked_again(shards: ShardList, name: str, record: ShardRecord) -> None:
     """Check a shard that was unreachable when the others were opened. Raises AgentError."""
-    found = _look(shards, name)
+    found = _look(_server(shards, name))
     if found.record is None or found.record != structs.replace(record, name=name):
         raise AgentError(
             "invalid",
@@ -73,15 +73,16 @@ def checked_again(shards: ShardList, name: str, record: ShardRecord) -> None:
 
 def _found(shards: ShardList) -> tuple[dict[str, FoundShard], dict[str, AgentError]]:
     """Query all databases at the same time."""
+    servers = {name: _server(shards, name) for name in sorted(shards.urls)}
     with ThreadPoolExecutor(len(shards.urls)) as pool:
-        asked = {name: pool.submit(_look, shards, name) for name in sorted(shards.urls)}
+        asked = {name: pool.submit(_look, server) for name, server in servers.items()}
     found: dict[str, FoundShard] = {}
     missing: dict[str, AgentError] = {}
     for name, answer in asked.items():
         try:
             found[name] = answer.result()
         except AgentError as e:
-            if e.kind != "agent" and _server(shards, name).is_there(PING_S):
+            if e.kind != "agent" and servers[name].is_there(PING_S):
                 raise
             missing[name] = e
     if not found:
@@ -92,15 +93,19 @@ def _found(shards: ShardList) -> tuple[dict[str, FoundShard], dict[str, AgentErr
 
 
 def _server(shards: ShardList, name: str) -> PostgresServer:
-    return PostgresServer(shards.urls[name], shard=ShardPart(name, "treadle", "", LocalNotifier()))
+    part = ShardPart(name, "treadle", "", LocalNotifier())
+    try:
+        return PostgresServer(shards.urls[name], shard=part)
+    except AgentError as e:
+        raise AgentError(e.kind, f"shard {name!r} of {shards.place}: {e.message}") from e
 
 
-def _look(shards: ShardList, name: str) -> FoundShard:
+def _look(server: PostgresServer) -> FoundShard:
     def look(db: psycopg.Connection, place: str) -> FoundShard:
         make_ready(db, place)
         return FoundShard(read_record(db), is_used(db))
 
-    return _on(_server(shards, name), look)
+    return _on(server, look)
 
 
 def _on(server: PostgresServer, work: Callable[[psycopg.Connection, str], T]) -> T:
