@@ -140,7 +140,7 @@ def test_what_makes_no_sense_with_a_run_that_is_left_to_a_worker_is_refused(
         (("--journal", "memory:"), "a worker cannot use an in-memory journal"),
         (
             ("--journal", "postgresql://ada:geheim@127.0.0.1:1/x?ssslmode=no"),
-            "none of PostgreSQL: use 'postgresql://USER@HOST:5432/DATABASE'",
+            "this is not a PostgreSQL URL of a journal: use 'postgresql://USER@HOST:5432/DATABASE'",
         ),
         (
             ("--journal", "postgresql://ada:geheim@127.0.0.1:1/x"),

@@ -47,7 +47,7 @@ async def test_a_run_that_goes_on_has_them_still(tmp_path: Path) -> None:
         (["hello"], "a str: make them with Message.user"),
         (
             [Message.assistant([ToolCall(id="c1", name="x", arguments_json="{}")])],
-            "no valid history",
+            "not a valid history",
         ),
     ],
 )
@@ -72,5 +72,5 @@ async def test_a_run_may_be_given_its_id_and_no_two_have_the_same() -> None:
         with pytest.raises(AgentError, match="run mine already exists"):
             await rt.run(guide, "go", run_id="mine")
         for strange in ("", "a/b", "\x1b[2J"):
-            with pytest.raises(AgentError, match="no id of a run"):
+            with pytest.raises(AgentError, match="not a valid run id"):
                 await rt.run(guide, "go", run_id=strange)

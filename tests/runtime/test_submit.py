@@ -202,7 +202,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"modes": "full"}, "no option 'modes'"),
     ({"mode": "fast"}, "mode='fast'"),
     ({"cwd": "/there/is/none"}, "is not a directory"),
-    ({"run_id": "a/b"}, "no id"),
+    ({"run_id": "a/b"}, "not a valid run id"),
     ({"user_id": 5}, "user_id= is int|tenant=5"),
     ({"on_ask": "later"}, "on_ask='later'"),
     ({"limits": {"turns": 3}}, "limits= is a dict"),

@@ -61,9 +61,9 @@ RAISES = "create trigger fails before {} on treadle.{} for each row execute func
         ),
         (
             errors.UniqueViolation("duplicate key"),
-            "refuses it .duplicate key.: nothing was appended",
+            "rejected the operation .duplicate key.: nothing was appended",
         ),
-        (psycopg.DataError("text fields cannot contain NUL"), "refuses it"),
+        (psycopg.DataError("text fields cannot contain NUL"), "rejected the operation"),
         (
             psycopg.OperationalError("server closed the connection unexpectedly\n\tThis probably"),
             "the connection to .* failed .server closed",
@@ -130,7 +130,7 @@ def test_what_the_server_says_is_told_with_what_to_do(error: psycopg.Error, told
         (
             psycopg.OperationalError("connection refused\nIs the server running on that host?"),
             "invalid",
-            "no PostgreSQL answers .*connection refused",
+            "no PostgreSQL server responds .*connection refused",
         ),
         (
             errors.TooManyConnections("too many clients"),

@@ -140,5 +140,5 @@ async def test_calls_have_ids_as_long_as_somebody_makes_them(journal: Journal) -
         gives(long, "one"),
         gives(alike, "two"),
     ]
-    with refuses("agent", "refuses it .*nothing was appended"):
+    with refuses("agent", "rejected the operation .*nothing was appended"):
         await run.append([gives(long, "again")])

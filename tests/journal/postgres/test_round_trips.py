@@ -63,7 +63,7 @@ async def test_ids_of_calls_come_from_models_and_are_kept_as_they_are(journal: J
 async def test_a_call_has_one_result_whatever_its_id(journal: Journal, call: str) -> None:
     writer = await journal.begin(started())
     await writer.append([*asks(1, *IDS), *[gives(one) for one in IDS]])
-    with refuses("agent", "refuses it.*nothing was appended"):
+    with refuses("agent", "rejected the operation.*nothing was appended"):
         await writer.append([gives(call)])
     await writer.append([finished(turns=1)])
 
@@ -73,7 +73,7 @@ async def test_two_results_of_two_calls_in_one_append_are_none_where_one_is_refu
 ) -> None:
     writer = await journal.begin(started())
     await writer.append([*asks(1, "call_a", "call_b"), gives("call_a")])
-    with refuses("agent", "refuses it"):
+    with refuses("agent", "rejected the operation"):
         await writer.append([gives("call_b"), gives("call_a")])
     assert await writer.append([gives("call_b")]) == len(await entries_of(journal))
 
