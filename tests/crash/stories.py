@@ -27,15 +27,20 @@ import anyio
 from tests.crash.witness import chain
 from treadle import (
     Agent,
+    Deny,
+    Hook,
     Message,
     ModelRequest,
     RunContext,
     RunResult,
     StopReason,
+    ToolCall,
     ToolContext,
     ToolFailed,
+    ToolResult,
     Usage,
 )
+from treadle.hooks import HookedRun, Stop
 from treadle.journal.run_state import RunState
 from treadle.models.model import (
     ArgumentsDelta,
@@ -123,6 +128,11 @@ class World:
     def left(self, mark: str, ctx: ToolContext[object]) -> None:
         """The tool ended some other way."""
         self.saw("left", mark, ctx.call_id, *_here())
+
+    def instructed(self, text: str) -> None:
+        """Notes the instructions of a request, beside the witness."""
+        with self._path.with_name("instructions").open("a", encoding="utf-8") as file:
+            file.write(f"{text}\n")
 
     def answered(self, name: str, response: str, usage: Usage) -> None:
         """Right before the last delta of a response."""
@@ -247,6 +257,12 @@ class Story:
     """
     corrected: bool = False
     """The check of the output rejects the first text of the model."""
+    guarded: bool = False
+    """Hooks let the input pass, change each result, and send the first text of the model back."""
+    blocked_by: str = ""
+    """Tool whose result makes a hook end the run."""
+    dynamic: bool = False
+    """A function gives the instructions, different ones each time."""
     hands_over: bool = False
     """Each agent before the last turn may hand over to another one, which goes on with the story.
     """
@@ -301,6 +317,9 @@ STORIES = {
     "family": Story(turns=[["delegation", "helper", "charge"]], agents=["delegation", "helper"]),
     "budget": Story(turns=[["charge"]] * 9, limits=Limits(tokens=9_000), tokens=1_500),
     "corrected": Story(turns=[["charge"]], corrected=True),
+    "guarded": Story(turns=[["charge", "look"], ["charge"]], corrected=True, guarded=True),
+    "blocked": Story(turns=[["charge"], ["alone", "look", "alone"]], blocked_by="look"),
+    "dynamic": Story(turns=[["charge"], ["charge"]], dynamic=True),
     "handoff": Story(turns=[["charge", CLOSER], ["charge"]], hands_over=True),
     "asker": Story(turns=[["guarded", "charge"]], on_ask="wait"),
     "asking family": Story(turns=[["asker", "look"], ["charge"]], agents=["asker"], on_ask="wait"),
@@ -327,6 +346,8 @@ class StoryModel:
                 usage=Usage(input_tokens=1, output_tokens=self._story.tokens),
             )
             return
+        if self._story.dynamic:
+            self._world.instructed(request.system[0].text)
         self._world.saw("asked", name)
         self._showing.show(name, request.messages)
         for result in request.messages[-1].tool_results or (
@@ -395,11 +416,31 @@ def agent_of(story: Story, world: World, name: str = "story") -> Agent[object, s
         model=StoryModel(story, world),
         tools=[*tools_of(world, story.pause_s), *below],
         limits=story.limits,
-        output_check=check_end if story.corrected else None,
+        instructions=(lambda ctx: f"These are {new_id('words')}.") if story.dynamic else "",
+        hooks=[Guarding(story)] if story.guarded or story.blocked_by else [],
+        output_check=check_end if story.corrected and not story.guarded else None,
         handoffs=[agent_of(replace(story, hands_over=False), world, "closer")]
         if story.hands_over
         else [],
     )
+
+
+class Guarding(Hook):
+    """Hooks of a guarded story."""
+
+    def __init__(self, story: Story) -> None:
+        self._story = story
+
+    async def check_input(self, run: HookedRun, message: Message) -> Stop | None:
+        return None if _NAME.fullmatch(message.text) else Stop("no story")
+
+    async def after_tool(
+        self, run: HookedRun, call: ToolCall, result: ToolResult
+    ) -> str | Stop | None:
+        return Stop("too much") if call.name == self._story.blocked_by else f"{result.text}!"
+
+    async def check_output(self, run: HookedRun, output: object) -> Deny | None:
+        return None if output == THE_END else Deny("say how it ends")
 
 
 def check_end(ctx: RunContext[object], output: str) -> None:

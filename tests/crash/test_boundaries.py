@@ -78,6 +78,38 @@ def test_a_run_is_handed_over_once_wherever_it_is_killed(nursery: Nursery, tmp_p
     assert swept.points > 15
 
 
+def test_hooks_send_an_output_back_once_wherever_the_run_is_killed(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    swept = sweep(nursery, tmp_path, "guarded", at=range(1, MOST, 2))
+    assert not swept.violations
+    assert swept.points > 8
+
+
+def test_a_run_that_a_hook_ended_stays_ended_wherever_it_is_killed(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    swept = sweep(nursery, tmp_path, "blocked", at=range(1, MOST, 2))
+    assert not swept.violations
+    assert swept.points > 5
+    for stage in tmp_path.iterdir():
+        seen = [
+            line for line in (stage / "witness").read_text().splitlines() if line[:7] == "result "
+        ]
+        assert '"outcome":"refused"' in seen[-1].replace(" ", "")[6:], stage.name
+
+
+def test_instructions_of_a_function_stay_the_same_wherever_the_run_is_killed(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    swept = sweep(nursery, tmp_path, "dynamic", at=range(1, MOST, 2))
+    assert not swept.violations
+    assert swept.points > 5
+    for stage in tmp_path.iterdir():
+        said = (stage / "instructions").read_text().splitlines()
+        assert len({*said}) == 1, stage.name
+
+
 @pytest.mark.parametrize(("story", "first"), [("one", 7), ("approval", 0), ("person", 6)])
 def test_a_run_is_killed_again_while_it_goes_on(
     nursery: Nursery, tmp_path: Path, story: str, first: int
