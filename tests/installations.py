@@ -71,7 +71,7 @@ class Installation:
             env={**inherited, "TREADLE_HOME": str(cwd / "home"), **(environment or {})},
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=150,
             check=False,
         )
 

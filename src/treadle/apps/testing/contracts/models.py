@@ -35,7 +35,7 @@ async def _answer(model: Model, request: ModelRequest = HELLO) -> ModelResponse:
         return await fold_stream(model.stream(request))
 
 
-def test_a_model_has_a_name_and_says_which_settings_it_refuses(model: Model) -> None:
+async def test_a_model_has_a_name_and_says_which_settings_it_refuses(model: Model) -> None:
     provider, colon, name = model.name.partition(":")
     assert provider
     assert colon
