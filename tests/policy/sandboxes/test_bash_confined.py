@@ -56,7 +56,7 @@ async def confined(
 
 
 async def said(tool: Any, ctx: ToolContext[Any], **arguments: Any) -> str:
-    with anyio.fail_after(30):
+    with anyio.fail_after(250):
         return await tool.execute(ctx, tool.parse(json.dumps(arguments)))
 
 
@@ -130,7 +130,7 @@ async def test_a_timeout_gives_the_output_until_then_and_nothing_lives_on(
 
 
 async def test_a_cancelled_command_is_asked_first(confined: MakeConfined, base: Path) -> None:
-    with anyio.fail_after(30):
+    with anyio.fail_after(250):
         async with anyio.create_task_group() as running:
             running.start_soon(
                 bash,
