@@ -67,10 +67,11 @@ def _requests(journal: Journal, records: Mapping[str, Sequence[Record]], run_id:
     for record in others:
         state.apply(record.entry)
         if isinstance(record.entry, ModelRequested):
-            for message in state.context.history:
+            seen = state.context.history if state.context.seen is None else state.context.seen
+            for message in seen:
                 if id(message) not in digests:
                     digests[id(message)] = message, digest(message)
-            shown.append(chain(digests[id(message)][1] for message in state.context.history))
+            shown.append(chain(digests[id(message)][1] for message in seen))
     return shown
 
 

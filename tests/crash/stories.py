@@ -261,6 +261,8 @@ class Story:
     """Hooks let the input pass, change each result, and send the first text of the model back."""
     blocked_by: str = ""
     """Tool whose result makes a hook end the run."""
+    trimmed: bool = False
+    """A function shows the model the prompt and its last two messages only."""
     dynamic: bool = False
     """A function gives the instructions, different ones each time."""
     hands_over: bool = False
@@ -319,6 +321,7 @@ STORIES = {
     "corrected": Story(turns=[["charge"]], corrected=True),
     "guarded": Story(turns=[["charge", "look"], ["charge"]], corrected=True, guarded=True),
     "blocked": Story(turns=[["charge"], ["alone", "look", "alone"]], blocked_by="look"),
+    "trimmed": Story(turns=[["charge"], ["look"], ["charge"]], trimmed=True),
     "dynamic": Story(turns=[["charge"], ["charge"]], dynamic=True),
     "handoff": Story(turns=[["charge", CLOSER], ["charge"]], hands_over=True),
     "asker": Story(turns=[["guarded", "charge"]], on_ask="wait"),
@@ -417,12 +420,17 @@ def agent_of(story: Story, world: World, name: str = "story") -> Agent[object, s
         tools=[*tools_of(world, story.pause_s), *below],
         limits=story.limits,
         instructions=(lambda ctx: f"These are {new_id('words')}.") if story.dynamic else "",
+        history=trim if story.trimmed else None,
         hooks=[Guarding(story)] if story.guarded or story.blocked_by else [],
         output_check=check_end if story.corrected and not story.guarded else None,
         handoffs=[agent_of(replace(story, hands_over=False), world, "closer")]
         if story.hands_over
         else [],
     )
+
+
+def trim(ctx: RunContext[object], messages: list[Message]) -> list[Message]:
+    return messages if len(messages) < 4 else [messages[0], *messages[-2:]]
 
 
 class Guarding(Hook):

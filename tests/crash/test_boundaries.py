@@ -99,6 +99,14 @@ def test_a_run_that_a_hook_ended_stays_ended_wherever_it_is_killed(
         assert '"outcome":"refused"' in seen[-1].replace(" ", "")[6:], stage.name
 
 
+def test_a_run_whose_history_is_trimmed_goes_on_wherever_it_is_killed(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    swept = sweep(nursery, tmp_path, "trimmed", at=range(1, MOST, 2))
+    assert not swept.violations
+    assert swept.points > 8
+
+
 def test_instructions_of_a_function_stay_the_same_wherever_the_run_is_killed(
     nursery: Nursery, tmp_path: Path
 ) -> None:
