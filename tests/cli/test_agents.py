@@ -73,6 +73,7 @@ def test_agents_are_listed_with_where_they_are_defined(cli: Cli):
         "description": "A guide",
         "model": "small",
         "tools": ["read"],
+        "handoffs": [],
         "limits": {"turns": 3},
         "inputs": {"who": {"type": "string", "required": True, "default": None, "description": ""}},
         "output": None,
@@ -260,3 +261,16 @@ def test_init_where_something_is_in_its_way_says_what(cli: Cli, place: str):
     answer = cli("init")
     assert answer.code == 1
     assert "cannot be written" in answer.err
+
+
+def test_an_agent_of_a_file_hands_its_run_over_to_another_file(cli: Cli):
+    reason = {"reason": "an invoice"}
+    triage = cli.script({"tool_calls": [{"name": "transfer_to_billing", "arguments": reason}]})
+    own(cli, "agents/triage.md", f"{HEAD}model: {triage}\nhandoffs: [billing]\n---\nTriage.\n")
+    billing = cli.script({"text": "It is paid."})
+    own(cli, "agents/billing.md", f"{HEAD}model: {billing}\nhandoffs: [triage]\n---\nBill.\n")
+    answer = cli("run", "Where is my invoice?", "--agent", "triage")
+    assert (answer.code, answer.out) == (0, "It is paid.\n"), answer.err
+    shown = json.loads(cli("agents", "show", "triage", "--json").out)
+    assert shown["handoffs"] == ["billing"]
+    assert json.loads(cli("runs", "list", "--json").out)[0]["agent"] == "billing"

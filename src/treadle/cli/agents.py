@@ -236,7 +236,7 @@ def _facts(catalog: Catalog, name: str, cwd: Path) -> dict[str, Any]:
     }
 
 
-_KEYS = ("description", "model", "tools", "limits", "inputs", "output", "instructions")
+_KEYS = ("description", "model", "tools", "handoffs", "limits", "inputs", "output", "instructions")
 
 
 def _of_file(definition: ReadDefinition) -> dict[str, Any]:
@@ -244,6 +244,7 @@ def _of_file(definition: ReadDefinition) -> dict[str, Any]:
         "description": definition.description,
         "model": definition.model.text if definition.model else None,
         "tools": [named.text for named in definition.tools],
+        "handoffs": [named.text for named in definition.handoffs],
         "limits": msgspec.to_builtins(definition.limits) if definition.limits else {},
         "inputs": _inputs(definition),
         "output": definition.output,
@@ -259,6 +260,7 @@ def _of_code(agent: Agent[Any, Any]) -> dict[str, Any]:
         if isinstance(model, str | None)
         else getattr(model, "name", type(model).__name__),
         "tools": [one.name for one in agent.own_tools],
+        "handoffs": [one.name for one in agent.handoffs],
         "limits": msgspec.to_builtins(agent.limits) if agent.limits else {},
         "inputs": _inputs(agent),
         "output": None if agent.answer is None else agent.answer.schema,
@@ -297,6 +299,8 @@ def _page(facts: dict[str, Any], ink: Ink) -> Iterator[str]:
     yield from _field("from", _marked(facts), ink)
     yield from _field("model", facts["model"] or "from the configuration", ink)
     yield from _field("tools", ", ".join(facts["tools"]) or "none", ink)
+    if facts["handoffs"]:
+        yield from _field("handoffs", ", ".join(facts["handoffs"]), ink)
     if facts["limits"]:
         yield from _field(
             "limits", ", ".join(f"{name} {value}" for name, value in facts["limits"].items()), ink

@@ -237,3 +237,48 @@ def test_what_is_wrong_below_a_wrong_agent_and_what_only_making_one_tells_are_sa
         (str(below), 3),
     }
     assert {problem.place for problem in catalog.problems()} == {str(upper), str(below), str(two)}
+
+
+# ---------------------------------------------------------------- handoffs
+
+
+def hands_to(*names: str, more: str = "") -> str:
+    return f"{HEAD}handoffs: [{', '.join(names)}]\n{more}---\n"
+
+
+def test_agents_hand_over_to_each_other_by_name_and_all_of_them_are_made(defined: Defined) -> None:
+    defined.project_says("a.md", hands_to("b"))
+    defined.project_says("b.md", hands_to("a", "c"))
+    defined.project_says("c.md", "---\ndescription: Knows the weather\n---\n")
+    catalog = defined.catalog()
+    (one,) = catalog.agent("a").handoffs
+    assert (one.name, one.history) == ("b", "all")
+    assert {made.name for made in catalog.made()} == {"a", "b", "c"}
+    (_, to_c) = next(made for made in catalog.made() if made.name == "b").handoff_tools
+    assert "Knows the weather" in to_c.definition.description
+    assert catalog.problems() == []
+
+
+def test_a_handoff_to_no_agent_or_to_itself_is_refused_with_its_line(defined: Defined) -> None:
+    path = defined.project_says("a.md", hands_to("bilings", "a"))
+    defined.project_says("billing.md", calls())
+    assert [str(problem) for problem in defined.catalog().problems("a")] == [
+        f"{path}:3: handoffs: there is no agent 'bilings': did you mean 'billing'?",
+        f"{path}:3: handoffs: the agent 'a' cannot hand over to itself: leave it out",
+    ]
+
+
+def test_a_problem_of_the_next_agent_is_one_of_the_agent_that_hands_over(defined: Defined) -> None:
+    defined.project_says("a.md", hands_to("b"))
+    path = defined.project_says("b.md", calls("reed"))
+    (problem,) = defined.catalog().problems("a")
+    assert str(problem).startswith(f"{path}:3: tools: there is no tool 'reed'")
+
+
+def test_the_next_agent_gets_only_the_inputs_of_the_run(defined: Defined) -> None:
+    path = defined.project_says("a.md", hands_to("b"))
+    defined.project_says("b.md", f"{HEAD}inputs: {{who: {{type: string}}}}\n---\nFor ${{who}}.\n")
+    (problem,) = defined.catalog().problems("a")
+    assert str(problem).startswith(f"{path}:3: handoffs: the agent 'b' needs the input 'who'")
+    defined.project_says("a.md", hands_to("b", more="inputs: {who: {type: string}}\n") + "${who}")
+    assert defined.catalog().problems("a") == []

@@ -16,7 +16,7 @@ from treadle import Input, Limits
         ("name: guide", "3: unknown key 'name': an agent has the name of its file"),
         (
             "colour: red",
-            "3: unknown key 'colour': known keys are description, model, tools, limits, output, inputs, instructions",
+            "3: unknown key 'colour': known keys are description, model, tools, handoffs, limits, output, inputs, instructions",
         ),
         ("model: 5", "3: model must be text, not 5: put it in quotes"),
         ("model: opus", "3: model: 'opus' is not a model name: write PROVIDER:MODEL, like"),

@@ -76,7 +76,7 @@ class Catalog:
         self.found, self.withheld = find(own, project, trust)
         self._read: dict[str, ResolvedDefinition] = {}
         self._made: dict[str, Agent[Any, Any]] = {}
-        self._maker = AgentMaker(config, self._cwd, self._agent)
+        self._maker = AgentMaker(config, self._cwd, self._agent, self._described)
         self._nesting = Nesting(self)
         self.warnings = self._maker.warnings
 
@@ -204,9 +204,23 @@ class Catalog:
         found = dict.fromkeys(self.modules.problems)
         seen: dict[str, int] = {}
         names = self.names() if name is None else [name]
-        for each in names:
+        following = [*names]
+        for each in following:
             self._nesting.look(each, (), seen, found)
+            for visited in seen:
+                following += [one for one in self._next(visited) if one not in following]
+        for visited in seen:
+            found |= dict.fromkeys(self._nesting.wrong_handoffs(visited))
         return list(found | dict.fromkeys(self._unmakeable(names)))
+
+    def _next(self, name: str) -> list[str]:
+        """Return the names of the agents that an agent of a file can hand over to."""
+        definition = self.definition(name)
+        return [] if definition is None else [named.text for named in definition.handoffs]
+
+    def _described(self, name: str) -> str:
+        found = self.callee(name)
+        return "" if found is None else found.description
 
     def _unmakeable(self, names: Sequence[str]) -> Iterator[DefinitionProblem]:
         """Yield problems that appear only when an agent is created, if there are no others."""
@@ -291,8 +305,22 @@ class Catalog:
                         place, named.line, f"tools: {self.withheld.refusal(named.text) or e}"
                     )
                 )
+        for named in definition.handoffs:
+            if (wrong := self._wrong_handoff(file, named.text)) is not None:
+                problems.append(DefinitionProblem(place, named.line, f"handoffs: {wrong}"))
         problems.sort(key=lambda problem: problem.line or 0)
         return ResolvedDefinition(None if problems else definition, tuple(tools), tuple(problems))
+
+    def _wrong_handoff(self, file: DefinitionFile, name: str) -> str | None:
+        """Return what is wrong with a name among an agent's handoffs; None if nothing is."""
+        if name == file.name:
+            return f"the agent {name!r} cannot hand over to itself: leave it out"
+        known = self.names()
+        if name in known or self.adopt(name):
+            return None
+        near = nearest(name, known)
+        hint = f"did you mean {near!r}?" if near else "define it, or leave it out"
+        return self.withheld.refusal(name) or f"there is no agent {name[:80]!r}: {hint}"
 
     def _wrong_model(self, definition: ReadDefinition) -> list[DefinitionProblem]:
         model, file = definition.model, definition.file
@@ -315,12 +343,19 @@ class Catalog:
     def agent(self, name: str) -> Agent[Any, Any]:
         """Return the definition as an `Agent`.
 
-        Opens no connections. Raises AgentError(invalid) for an unknown name, and with every problem
-        of the agent and of the agents among its tools.
+        Creates those that it can hand over to as well. Opens no connections. Raises
+        AgentError(invalid) for an unknown name, and with every problem of the agent and of the
+        agents among its tools and handoffs.
         """
         if problems := self.problems(name):
             raise AgentError("invalid", "\n".join(map(str, problems)))
-        return self._agent(name)
+        made = self._agent(name)
+        following = [name]
+        for each in following:
+            following += [one for one in self._next(each) if one not in following]
+            if each in self.found.files:
+                self._agent(each)
+        return made
 
     def made(self) -> list[Agent[Any, Any]]:
         """Return the agents of modules, and the agents of files that were created so far."""

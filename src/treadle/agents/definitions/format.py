@@ -53,6 +53,7 @@ def _properties() -> dict[str, Any]:
             "or complete. `treadle tools list` shows them. Default: none.",
             "examples": [["read", "grep", "glob", "ls"]],
         },
+        "handoffs": _handoffs(),
         "limits": _limits(),
         "output": {
             "type": ["object", "null"],
@@ -74,6 +75,16 @@ def _properties() -> dict[str, Any]:
             "pattern": r"\S",
             "description": "The system prompt. ${name} is an input, $$ a dollar sign.",
         },
+    }
+
+
+def _handoffs() -> dict[str, Any]:
+    return {
+        "type": ["array", "null"],
+        "items": {"type": "string", "pattern": r"\S"},
+        "uniqueItems": True,
+        "description": "Names of agents that can continue a run after this one. Default: none.",
+        "examples": [["billing"]],
     }
 
 

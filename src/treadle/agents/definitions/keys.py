@@ -21,7 +21,7 @@ from treadle.config.keys import shown
 from treadle.config.readers import nearest, one_of, yes_or_no
 from treadle.types import Limits
 
-KEYS = ("description", "model", "tools", "limits", "output", "inputs", "instructions")
+KEYS = ("description", "model", "tools", "handoffs", "limits", "output", "inputs", "instructions")
 INPUT_TYPES: tuple[str, ...] = get_args(InputType)
 INPUT_KEYS = ("type", "required", "default", "description")
 
@@ -37,6 +37,8 @@ class ReadDefinition:
     instructions: str
     model: SourceText | None
     tools: tuple[SourceText, ...]
+    handoffs: tuple[SourceText, ...]
+    """Names of agents that can continue its runs."""
     limits: Limits | None
     limit_lines: Mapping[str, int]
     output: dict[str, Any] | None
@@ -84,7 +86,8 @@ class _Reading(KeyReader):
             description=self._description(entries.get("description"), root),
             instructions=self._instructions(entries.get("instructions"), inputs, lines),
             model=self.source_text(entries.get("model"), "model"),
-            tools=self._tools(entries.get("tools")),
+            tools=self._names(entries.get("tools"), "tools", "[read, grep]"),
+            handoffs=self._names(entries.get("handoffs"), "handoffs", "[billing]"),
             limits=limits,
             limit_lines=limit_lines,
             output=self._output(output),
@@ -159,21 +162,21 @@ class _Reading(KeyReader):
             first,
         )
 
-    def _tools(self, entry: MappingEntry | None) -> tuple[SourceText, ...]:
+    def _names(self, entry: MappingEntry | None, key: str, example: str) -> tuple[SourceText, ...]:
         named: dict[str, SourceText] = {}
-        for node in self.list(entry, "tools"):
+        for node in self.list(entry, key):
             if not isinstance(node.value, str) or not node.value.strip():
                 self.wrong(
                     node.line,
                     (
-                        f"tools must be a list of names, like [read, grep]; {shown(node.plain())} "
+                        f"{key} must be a list of names, like {example}; {shown(node.plain())} "
                         "is none"
                     ),
                 )
             elif node.value in named:
                 self.wrong(
                     node.line,
-                    f"tools names {node.value!r} twice (first in line {named[node.value].line})",
+                    f"{key} names {node.value!r} twice (first in line {named[node.value].line})",
                 )
             else:
                 named[node.value] = SourceText(text=node.value, line=node.line)

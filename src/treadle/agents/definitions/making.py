@@ -22,6 +22,7 @@ from treadle.agents.definitions.naming import (
 )
 from treadle.config import Config
 from treadle.config.workspace import lower
+from treadle.tools.handoff import handoff
 from treadle.tools.tool import Tool, ToolProvider
 from treadle.types import Limits
 
@@ -30,12 +31,18 @@ class AgentMaker:
     """Factory for the agents of one configuration."""
 
     def __init__(
-        self, config: Config, cwd: Path, agent_of: Callable[[str], Agent[Any, Any]]
+        self,
+        config: Config,
+        cwd: Path,
+        agent_of: Callable[[str], Agent[Any, Any]],
+        described: Callable[[str], str],
     ) -> None:
-        """Create an agent maker. `cwd`: working directory of stdio MCP servers. `agent_of`: returns
-        an agent among an agent's tools, by name.
+        """Create a factory. `cwd`: working directory of stdio MCP servers. `agent_of` returns an
+        agent among an agent's tools, by name; `described` the description of one that it can hand
+        over to.
         """
-        self._config, self._cwd, self._agent_of = config, cwd, agent_of
+        self._config, self._cwd = config, cwd
+        self._agent_of, self._described = agent_of, described
         self.warnings: list[str] = []
         """Warnings for the user about the agents made so far."""
 
@@ -55,7 +62,7 @@ class AgentMaker:
                     wanted.setdefault(meaning.server, []).append(meaning.tool)
                 case CompletionTool():
                     pass
-        return Agent(
+        agent: Agent[Any, Any] = Agent(
             name=definition.file.name,
             description=definition.description,
             instructions=definition.instructions,
@@ -67,6 +74,11 @@ class AgentMaker:
             limits=self._limits(definition),
             inputs=definition.inputs,
         )
+        next_ones = [
+            handoff(named.text, description=self._described(named.text))
+            for named in definition.handoffs
+        ]
+        return agent.with_(handoffs=next_ones) if next_ones else agent
 
     def _server(self, name: str, wanted: tuple[str | None, ...]) -> ToolProvider:
         """Return an MCP server, restricted to the tools `wanted`, by the server's names for them.

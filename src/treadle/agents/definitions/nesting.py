@@ -102,6 +102,22 @@ class Nesting:
         )
         return DefinitionProblem(str(self._agents.found.files[name].path), line, text)
 
+    def wrong_handoffs(self, name: str) -> Iterator[DefinitionProblem]:
+        """Yield the handoffs of an agent to one that needs inputs which its runs do not have."""
+        if name not in self._agents.found.files:
+            return
+        definition = self._agents.reading(name).definition
+        for named in () if definition is None else definition.handoffs:
+            called = self._agents.callee(named.text)
+            if definition is None or called is None:
+                continue
+            if needed := missing(called.inputs, called.instructions, definition.inputs):
+                text = (
+                    f"handoffs: the agent {named.text!r} needs the input {needed[0]!r}, which "
+                    "this agent does not declare: declare it here, or give it a default there"
+                )
+                yield DefinitionProblem(str(self._agents.found.files[name].path), named.line, text)
+
     def _too_deep(self, chain: tuple[str, ...], callee: str, line: int) -> DefinitionProblem:
         return DefinitionProblem(
             str(self._agents.found.files[chain[-1]].path),
