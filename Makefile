@@ -91,6 +91,7 @@ benchmarks:
 	$(BIN)python -m benchmarks.temporal
 	$(BIN)python -m benchmarks.capacity
 	$(BIN)python -m benchmarks.takeover
+	$(BIN)python -m benchmarks.shards
 
 # Screenshots of the chat (in tmux) and of the web page (in Chromium).
 pictures:
