@@ -6,6 +6,7 @@ that the suite's docstring names. Import them as `treadle.testing.contracts`.
     journal_sessions.py  sessions, stop requests, reading, lists
     journal_totals.py    costs, pruning, closing
     journal_imports.py   exports and imports
+    journal_removal.py   removal of runs
     models.py            every test of a model
     sandboxes.py         every test of a sandbox
     engines.py           every test of an engine
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import pytest
 
-_PARTS = ("drivers", "sessions", "totals", "imports")
+_PARTS = ("drivers", "sessions", "totals", "imports", "removal")
 
 pytest.register_assert_rewrite(
     *(
