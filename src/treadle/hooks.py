@@ -23,3 +23,4 @@ from treadle.events.hooks.audit import Audit as Audit
 from treadle.events.hooks.cache import Cache as Cache
 from treadle.events.hooks.guard import Guard as Guard
 from treadle.events.hooks.guard import Rule as Rule
+from treadle.events.hooks.guard import Secrets as Secrets

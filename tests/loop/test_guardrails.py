@@ -30,7 +30,7 @@ from tests.stores import postgres_server as postgres_server
 from tests.stores import postgres_template as postgres_template
 from tests.stores import store as store
 from treadle import Agent, Deny, Hook, Message, ToolCall, ToolContext, ToolDone, ToolResult, tool
-from treadle.hooks import HookedRun, Stop
+from treadle.hooks import HookedRun, Secrets, Stop
 from treadle.journal.entries import Entry, InputAdded, RunStarted, ToolFinished
 from treadle.loop.guarding import BLOCKED
 from treadle.messages import events
@@ -296,6 +296,18 @@ async def test_a_result_is_withheld_from_the_model_and_a_stop_ends_the_run(answe
         return
     assert (seen.result.outcome, done) == (Outcome.REFUSED, ["look"])
     assert second.text == "Not run: The run was stopped."
+
+
+async def test_secrets_are_masked_in_what_users_models_and_tools_say() -> None:
+    key = "ghp_" + "a1B2" * 9
+    script = [asks(call("look")), says(f"It is {key}.")]
+    one = keeper(script, Secrets(), tools=[gives("look", f"token: {key}")])
+    rt = open_runtime()
+    result = await rt.run(one, f"My key is {key}, look.")
+    assert result.unwrap() == "It is [redacted]."
+    assert result.messages[0].text == "My key is [redacted], look."
+    entries = [record.entry for record in await rt.journal.read(result.run_id)]
+    assert not any(key.encode() in entry.to_json() for entry in entries)
 
 
 # ---------------------------------------------------------------- resume

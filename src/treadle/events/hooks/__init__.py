@@ -10,8 +10,8 @@
     after_run                             (always, and last)
 
 hook.py is the contract; checking.py rejects invalid hooks; chain.py calls the hooks of a run, one
-after another. Ready-made hooks: guard.py (rules for calls), cache.py (cached responses), audit.py
-(a file of all actions). Entry point: `Hook`.
+after another. Ready-made hooks: guard.py (rules for calls, a mask for secrets), cache.py (cached
+responses), audit.py (a file of all actions). Entry point: `Hook`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,15 @@ if TYPE_CHECKING:
     from treadle.events.hooks.cache import Cache as Cache
     from treadle.events.hooks.guard import Guard as Guard
     from treadle.events.hooks.guard import Rule as Rule
+    from treadle.events.hooks.guard import Secrets as Secrets
 
-_SHIPPED = {"Audit": "audit", "Cache": "cache", "Guard": "guard", "Rule": "guard"}
+_SHIPPED = {
+    "Audit": "audit",
+    "Cache": "cache",
+    "Guard": "guard",
+    "Rule": "guard",
+    "Secrets": "guard",
+}
 
 
 def __getattr__(name: str) -> Any:

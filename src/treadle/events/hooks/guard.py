@@ -1,5 +1,5 @@
-"""Rules in Python that deny tool calls or require approval, by tool name and arguments. Entry
-points: `Guard`, `Rule`.
+"""Ready-made checks: rules in Python that deny tool calls or require approval, by tool name and
+arguments, and a mask for secrets. Entry points: `Guard`, `Rule`, `Secrets`.
 
 A guard only restricts. Mode and configuration decide about all other calls.
 """
@@ -15,10 +15,12 @@ from typing import Any, Literal
 from typing_extensions import override
 
 from treadle._internal.json_text import decode_json
+from treadle._internal.redaction import Redactor
 from treadle._internal.wildcards import wildcards
 from treadle.errors import AgentError
 from treadle.events.hooks.hook import Ask, BeforeTool, Hook, HookedRun
-from treadle.messages.message import ToolCall
+from treadle.messages.message import Message, ToolCall, ToolResult
+from treadle.models.model import ModelRequest, ModelResponse
 from treadle.tools.approval import Deny
 
 
@@ -91,3 +93,33 @@ class Guard(Hook):
                 reason = rule.reason or f"a rule for {rule.tool} applies"
                 return Ask(reason) if rule.verdict == "ask" else Deny(reason)
         return None
+
+
+class Secrets(Hook):
+    """Mask what looks like a key, a token or a password in messages of users, in texts of the
+    model and in results of tools, before they are recorded.
+    """
+
+    def __init__(self) -> None:
+        self._mask = Redactor(frozenset()).text
+
+    def _masked(self, text: str) -> str | None:
+        masked = self._mask(text)
+        return None if masked == text else masked
+
+    @override
+    async def before_input(self, run: HookedRun, message: Message) -> str | None:
+        """Mask secrets in the message."""
+        return self._masked(message.text)
+
+    @override
+    async def after_model(
+        self, run: HookedRun, request: ModelRequest, response: ModelResponse
+    ) -> str | None:
+        """Mask secrets in the text of the response."""
+        return self._masked(response.text)
+
+    @override
+    async def after_tool(self, run: HookedRun, call: ToolCall, result: ToolResult) -> str | None:
+        """Mask secrets in the text of the result."""
+        return self._masked(result.text)
