@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.events.feed import JOINED_CHARS, STREAM_BUFFER, EventStream
+from treadle.events.feed import STREAM_BUFFER, EventStream
+from treadle.events.joining import JOINED_CHARS
 from treadle.messages.events import (
     Event,
     ReasoningDelta,

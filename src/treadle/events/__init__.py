@@ -2,6 +2,7 @@
 hooks, telemetry/ the spans and logs.
 
     feed.py         publishes the events of one run
+    joining.py      shorter queues for slow readers
     hub.py          publish and subscribe over all runs
     callbacks.py    functions called with the events of a run
     follow.py       follows a run from any process

@@ -18,9 +18,9 @@ import msgspec
 from treadle._internal.redaction import Masking, Redactor
 from treadle.events.hooks import NO_HOOKS, Hooks
 from treadle.events.hub import Hub
+from treadle.events.joining import drop_older, joined
 from treadle.journal.entries import Entry, ToolFinished, ToolStarted
-from treadle.journal.projection import events_of
-from treadle.journal.run_state import RunState
+from treadle.journal.projection import events_of, interrupted_call
 from treadle.messages import events
 from treadle.messages.events import Event
 from treadle.models import model
@@ -31,8 +31,6 @@ logger = logging.getLogger("treadle")
 
 STREAM_BUFFER = 1024
 """Number of queued events above which adjacent deltas are joined."""
-JOINED_CHARS = 16_384
-"""Length at which a joined delta stops growing, so that the cost of joining stays linear."""
 _BEGINNINGS = (model.TextStart, model.ReasoningStart, model.ToolCallStart)
 _NO_ATTEMPT = ModelAttempt(frozenset())
 
@@ -58,7 +56,7 @@ class EventStream:
                 waiting[-1] = whole
                 return
             if isinstance(event, events.ToolProgress):
-                _drop_older(waiting, event)
+                drop_older(waiting, event)
         waiting.append(event)
 
     def close(self) -> None:
@@ -76,44 +74,6 @@ class EventStream:
             self._news = anyio.Event()
             await self._news.wait()
         return self._events.popleft()
-
-
-def _drop_older(waiting: deque[Event], new: events.ToolProgress) -> None:
-    """Drop the call's older progress from the end of the queue, back to the last event of another
-    type. Trailing progress is thus bounded by the number of calls.
-    """
-    for i in range(len(waiting) - 1, -1, -1):
-        older = waiting[i]
-        if not isinstance(older, events.ToolProgress):
-            return
-        if older.call_id == new.call_id:
-            del waiting[i]
-            return
-
-
-def joined(last: Event, new: Event) -> Event | None:
-    """Join two deltas; None if `new` does not continue `last`, or `last` has `JOINED_CHARS`."""
-    match last, new:
-        case (events.TextDelta(), events.TextDelta()) | (
-            events.ReasoningDelta(),
-            events.ReasoningDelta(),
-        ):
-            if (
-                last.message_id == new.message_id
-                and last.attempt == new.attempt
-                and len(last.text) < JOINED_CHARS
-            ):
-                return msgspec.structs.replace(new, text=last.text + new.text)
-        case events.ToolCallDelta(), events.ToolCallDelta():
-            if (
-                last.call_id == new.call_id
-                and last.attempt == new.attempt
-                and len(last.arguments) < JOINED_CHARS
-            ):
-                return msgspec.structs.replace(new, arguments=last.arguments + new.arguments)
-        case _:
-            pass
-    return None
 
 
 class Feed:
@@ -159,7 +119,8 @@ class Feed:
         """
         self._call = {"call_id": "", "name": ""}
         """The call whose arguments arrived last."""
-        self._running_calls: set[str] = set()
+        self.running_calls: set[str] = set()
+        """Calls whose start was published, and whose end was not."""
 
     def use(self, hooks: Hooks) -> None:
         """Publish from now on to these hooks, those of the agent that takes over."""
@@ -204,50 +165,20 @@ class Feed:
             self.cut()
         for seq, entry in enumerate(entries, first or 0):
             if type(entry) is ToolStarted:
-                if entry.call_id in self._running_calls:
-                    self._start_again(entry)
-                self._running_calls.add(entry.call_id)
+                if entry.call_id in self.running_calls:
+                    self.cut()
+                    self.say(*interrupted_call(entry))
+                self.running_calls.add(entry.call_id)
             elif type(entry) is ToolFinished:
-                self._running_calls.discard(entry.result.call_id)
+                self.running_calls.discard(entry.result.call_id)
             for k, (kind, fields) in enumerate(events_of(entry) if heard else ()):
                 self.say(kind, fields, entry_id=None if first is None else f"{seq}.{k}")
-
-    def _start_again(self, entry: ToolStarted) -> None:
-        """Publish the end of an interrupted call that a person allowed to run again, so that
-        subscribers receive an end for every start.
-        """
-        self.cut()
-        self.say(
-            events.ToolCallEnd,
-            {
-                "call_id": entry.call_id,
-                "name": entry.name,
-                "result": "It was interrupted, and a person allowed it to run again.",
-                "is_error": True,
-                "unknown": entry.effect == "once",
-                "duration_ms": 0.0,
-            },
-        )
-
-    def go_on(self, state: RunState) -> None:
-        """Publish the starts of the open turn and its calls again, for a run whose driver died.
-        Subscribers thus receive a start for every end.
-        """
-        if state.turn:
-            self.say(events.TurnStart, {"turn": state.turn})
-        for call in state.current.open_calls:
-            if (started := state.current.starts.get(call.id)) is not None:
-                self._running_calls.add(call.id)
-                self.say(
-                    events.ToolCallStart,
-                    {"call_id": call.id, "name": call.name, "effect": started.effect},
-                )
 
     def progress(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
         """Publish progress of a running call. Drops progress that an abandoned thread reports after
         the end of its call.
         """
-        if call_id in self._running_calls:
+        if call_id in self.running_calls:
             numbers = {
                 name: value
                 for name, value in (("done", done), ("total", total))

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from treadle._internal.json_text import decode_json, encode_json
-from treadle.events.feed import joined
 from treadle.events.hub import Hub
+from treadle.events.joining import joined
 from treadle.journal.entries import (
     ModelRequested,
     ModelResponded,

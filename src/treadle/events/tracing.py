@@ -7,7 +7,7 @@ The loop and the toolbox open the spans; telemetry/ exports them. Entry points: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,7 +15,8 @@ from typing import Protocol
 from treadle.messages.labels import Metadata
 from treadle.messages.message import ToolCall, ToolResult
 from treadle.messages.metrics import RunMetrics
-from treadle.models.model import ModelRequest, ModelResponse
+from treadle.models.model import Delta, ModelRequest, ModelResponse
+from treadle.models.retry import ModelAttempt
 from treadle.types import Outcome
 
 
@@ -144,3 +145,20 @@ UNTRACED = Traced(
         model="",
     ),
 )
+
+
+def at_first(
+    attempt: ModelAttempt, told: Callable[[], None], listen: Callable[[Delta], None] | None
+) -> Callable[[Delta], None]:
+    """Wrap `listen` so that `told` is called before the first delta of each attempt."""
+    heard = 0
+
+    def hear(delta: Delta) -> None:
+        nonlocal heard
+        if heard != attempt.number:
+            heard = attempt.number
+            told()
+        if listen is not None:
+            listen(delta)
+
+    return hear

@@ -219,3 +219,17 @@ def _events_of_end(entry: RunFinished) -> Iterator[tuple[type[Event], Mapping[st
 
 def _cost(cost_usd: float | None) -> dict[str, float]:
     return {} if cost_usd is None else {"cost_usd": cost_usd}
+
+
+def interrupted_call(entry: ToolStarted) -> tuple[type[Event], dict[str, Any]]:
+    """Return the end of an interrupted call that a person allowed to run again, so that subscribers
+    receive an end for every start.
+    """
+    return events.ToolCallEnd, {
+        "call_id": entry.call_id,
+        "name": entry.name,
+        "result": "It was interrupted, and a person allowed it to run again.",
+        "is_error": True,
+        "unknown": entry.effect == "once",
+        "duration_ms": 0.0,
+    }

@@ -12,6 +12,7 @@ cut_calls.py     results of calls that a driver did not finish
 toolbox.py       executes one call: validation, decision, timeout, result
 hooked_calls.py  hooks before and after a call
 guarding.py      checks of input and output by hooks
+handoffs.py      calls that hand the run to another agent
 repeated_calls.py calls of an earlier driver: run again, or probed
 tool_code.py     the tool's own code: timeout, probe, failures, cancellation
 shown_results.py results as the model sees them

@@ -41,7 +41,6 @@ from treadle.types import OnUnknown, Outcome, StopReason, now
 MAX_PARALLEL = 64
 """Maximum number of calls of one turn that run in parallel."""
 CUT_CALL = "Not run: the response was cut by its limit on output tokens inside this call."
-SECOND = "Not run: another call of this response hands the conversation to {}."
 SHORTER = "Make it again, shorter or in several steps."
 LONGER = "The limit is higher now: make it again."
 
@@ -79,18 +78,8 @@ class Admission:
             more = self._plan.may_raise and not models.cuts and current.clamped is None
             prepared[-1] = refused(calls[-1], f"{CUT_CALL} {LONGER if more else SHORTER}")
         if self._toolbox.has_handoffs:
-            prepared = self._one_handoff(prepared)
+            prepared = self._toolbox.one_handoff(prepared)
         return self.within_limits(prepared)
-
-    def _one_handoff(self, prepared: Sequence[Prepared]) -> list[Prepared]:
-        """Refuse every handoff after the first."""
-        admitted: list[Prepared] = []
-        first = ""
-        for one in prepared:
-            to = self._toolbox.hands_to(one.tool) if isinstance(one, Ready) else ""
-            admitted.append(refused(one.call, SECOND.format(first)) if to and first else one)
-            first = first or to
-        return admitted
 
     def within_limits(self, prepared: Sequence[Prepared]) -> Sequence[Prepared]:
         """Reserve each call that may start, in order, and refuse those beyond the limits."""
@@ -302,10 +291,9 @@ class OpenCalls:
 
     def cut(self, why: str) -> list[ToolFinished]:
         """Return results for all open calls: `unknown` if a call may have taken effect."""
-        state, here = self._state, self._here
         return [
-            cut_result(call, why, state, called=here.get(call.id, True))
-            for call in state.current.open_calls
+            cut_result(call, why, self._state, called=self._here.get(call.id, True))
+            for call in self._state.current.open_calls
         ]
 
 

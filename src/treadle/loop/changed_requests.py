@@ -6,6 +6,8 @@ Entry point: `ChangedRequests`, a base class of `ModelTurn`.
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from treadle._internal.json_text import encode_json
@@ -16,21 +18,28 @@ from treadle.events.feed import Feed
 from treadle.events.hooks import Hooks
 from treadle.events.hooks.chain import BeforeModelSaid
 from treadle.events.tracing import ModelSpan
-from treadle.journal.entries import Compaction, InputAdded, ModelRequested, ModelSwitched
+from treadle.journal.entries import (
+    Compaction,
+    InputAdded,
+    ModelRequested,
+    ModelResponded,
+    ModelSwitched,
+)
 from treadle.journal.journal import Append
 from treadle.journal.receipts import Cleared
 from treadle.journal.run_state import RunState
 from treadle.journal.view import View, view_of
 from treadle.loop.ending import as_error, error_info, request_named
+from treadle.loop.guarding import beside
 from treadle.loop.plan import Plan
 from treadle.loop.processing import Processor
 from treadle.messages.events import ErrorInfo
 from treadle.messages.history import History
 from treadle.messages.message import Message
-from treadle.models.model import ModelRequest, Switch
+from treadle.models.model import ModelRequest, ModelResponse, Switch
 from treadle.models.refused_settings import names_image, offending, without
 from treadle.models.retry import ModelAttempt
-from treadle.types import now
+from treadle.types import Outcome, now
 
 
 class ChangedRequests:
@@ -47,7 +56,35 @@ class ChangedRequests:
     _attempt: ModelAttempt | None
     _span: ModelSpan
 
+    async def respond(
+        self, last: Outcome | None, *, is_checked: bool = False
+    ) -> tuple[ModelResponse, ModelResponded] | Outcome:
+        raise NotImplementedError
+
+    def done(self) -> None:
+        raise NotImplementedError
+
     # ------------------------------------------------------------ hooks and processors
+
+    async def _respond_checked(
+        self, last: Outcome | None
+    ) -> tuple[ModelResponse, ModelResponded] | Outcome:
+        """Return the response, once hooks have checked the messages that it answers. Both happen in
+        parallel.
+        """
+        passed = False
+
+        async def check() -> None:
+            nonlocal passed
+            await self._hooks.check_input(self._state.context.unanswered)
+            passed = True
+
+        try:
+            return await beside(check, partial(self.respond, last, is_checked=True))
+        except Exception:
+            if not passed:
+                self.done()  # nothing of an unchecked response is kept
+            raise
 
     async def _hooked(self, request: ModelRequest) -> BeforeModelSaid:
         """Run the hooks before the request, and add their message to the history."""

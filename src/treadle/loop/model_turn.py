@@ -7,7 +7,6 @@ of the turn. Entry point: `ModelTurn`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import msgspec
 
@@ -15,13 +14,12 @@ from treadle.budget.limits import LIMIT_NAMES, ReservedResponse
 from treadle.budget.prices import Listen, Pricing
 from treadle.errors import AgentError, ErrorKind
 from treadle.events.feed import Feed
-from treadle.events.tracing import NO_SPAN
+from treadle.events.tracing import NO_SPAN, at_first
 from treadle.journal.entries import ModelRequested, ModelResponded
 from treadle.journal.journal import Append
 from treadle.journal.view import View
 from treadle.loop.auto_compact import RunRoom
 from treadle.loop.changed_requests import ChangedRequests
-from treadle.loop.guarding import beside
 from treadle.loop.hook_responses import given, replacing
 from treadle.loop.plan import Plan
 from treadle.loop.toolbox import Toolbox
@@ -29,7 +27,7 @@ from treadle.messages.events import LimitWarning
 from treadle.messages.message import Message, Part
 from treadle.models.model import Fold, ModelRequest, ModelResponse, ToolDefinition
 from treadle.models.refused_settings import without
-from treadle.models.retry import ModelAttempt, Retries, ask, at_first
+from treadle.models.retry import ModelAttempt, Retries, ask
 from treadle.types import Outcome, Usage, new_id, now
 
 
@@ -57,26 +55,6 @@ class ModelTurn(ChangedRequests):
         """The current attempt; None between `done` and the next request."""
         self._traced, self._span = toolbox.traced, NO_SPAN
         self.room = RunRoom(plan, self._tools, append, retries=retries, traced=self._traced)
-
-    async def _respond_checked(
-        self, last: Outcome | None
-    ) -> tuple[ModelResponse, ModelResponded] | Outcome:
-        """Return the response, once hooks have checked the messages that it answers. Both happen in
-        parallel.
-        """
-        passed = False
-
-        async def check() -> None:
-            nonlocal passed
-            await self._hooks.check_input(self._state.context.unanswered)
-            passed = True
-
-        try:
-            return await beside(check, partial(self.respond, last, is_checked=True))
-        except Exception:
-            if not passed:
-                self.done()  # nothing of an unchecked response is kept
-            raise
 
     async def respond(
         self, last: Outcome | None, *, is_checked: bool = False

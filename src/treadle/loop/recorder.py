@@ -8,12 +8,13 @@ from __future__ import annotations
 from msgspec import structs
 
 from treadle.events.feed import Feed
-from treadle.journal.entries import Entry, RunResumed, RunStarted
+from treadle.journal.entries import Entry, RunStarted
 from treadle.journal.journal import Journal, RunWriter
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import ViewMark
 from treadle.loop.deadline import RunTime
-from treadle.loop.plan import Plan, Resumption
+from treadle.loop.plan import Plan
+from treadle.loop.recovery import resume
 from treadle.loop.session_past import begun
 
 
@@ -43,7 +44,8 @@ class Pen:
             self.writer, entry = switching.writer, switching.entry
             await self.append(entry)
         elif plan.resumption is not None:
-            entry = await self._go_on(plan, plan.resumption)
+            self.writer = plan.resumption.writer
+            entry = await resume(plan, self.writer, self.append, self._feed)
         else:
 
             async def start(found: ViewMark | None) -> tuple[RunStarted, RunWriter]:
@@ -55,17 +57,6 @@ class Pen:
             self._feed.appended([entry], 1)
             self.keep(*plan.compacted())
         self._time.counts_from(entry.at)
-
-    async def _go_on(self, plan: Plan, resumption: Resumption) -> RunResumed:
-        self.writer = writer = resumption.writer
-        entry = plan.resumed(writer.fence, failed_over=writer.failed_over)
-        try:
-            await self.append(entry)
-        except BaseException:
-            await writer.release()
-            raise
-        self._feed.go_on(self._state)
-        return entry
 
     async def append(self, *entries: Entry, hold: bool = False) -> None:
         """Apply the entries, journal them and publish them. `hold`: leave the last two steps to the

@@ -1,7 +1,7 @@
 """Recovery of calls that a dead driver left open: repeats, probes or reports them as unknown.
 
-A `once` call is repeated only if its probe or a user reports that it had no effect. Entry point:
-`recover`.
+A `once` call is repeated only if its probe or a user reports that it had no effect. Entry points:
+`resume`, `recover`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,24 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from treadle.errors import AgentError
+from treadle.events.feed import Feed
 from treadle.events.hooks import RunBlocked
-from treadle.journal.entries import ApprovalAnswered, Entry, ToolFinished, ToolStarted
+from treadle.journal.entries import (
+    ApprovalAnswered,
+    Entry,
+    RunResumed,
+    ToolFinished,
+    ToolStarted,
+)
+from treadle.journal.journal import Append, RunWriter
 from treadle.journal.run_state import RunState
 from treadle.loop.answers import Answers, replace_arguments
 from treadle.loop.call_values import HOOK, PERSON, HeldCall, Prepared, Ready, changed
 from treadle.loop.cut_calls import ASK, FAILED_OVER, late_result, why_unknown
+from treadle.loop.plan import Plan
 from treadle.loop.repeated_calls import arrived, probed, repeated
 from treadle.loop.toolbox import Toolbox
+from treadle.messages.events import ToolCallStart, TurnStart
 from treadle.messages.message import ToolCall, ToolResult
 from treadle.tools.tool import DidNotHappen, Happened, failure
 from treadle.types import OnUnknown, now
@@ -35,6 +45,27 @@ class _Given(NamedTuple):
     """True if a user has allowed this call."""
     answers: Answers
     default: OnUnknown
+
+
+async def resume(plan: Plan, writer: RunWriter, append: Append, feed: Feed) -> RunResumed:
+    """Append the first entry of the driver that resumes a run, then publish the starts of its open
+    turn and calls again, so that subscribers receive a start for every end.
+    """
+    entry = plan.resumed(writer.fence, failed_over=writer.failed_over)
+    try:
+        await append(entry)
+    except BaseException:
+        await writer.release()
+        raise
+    state = plan.state
+    if state.turn:
+        feed.say(TurnStart, {"turn": state.turn})
+    for call in state.current.open_calls:
+        if (started := state.current.starts.get(call.id)) is not None:
+            feed.running_calls.add(call.id)
+            fields = {"call_id": call.id, "name": call.name, "effect": started.effect}
+            feed.say(ToolCallStart, fields)
+    return entry
 
 
 async def recover(

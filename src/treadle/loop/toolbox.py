@@ -24,6 +24,7 @@ from treadle.events.tracing import UNTRACED, Traced
 from treadle.journal.entries import ToolFinished
 from treadle.loop.call_values import Deferred, HeldCall, Prepared, Ready, refused
 from treadle.loop.guarding import Check
+from treadle.loop.handoffs import HandoffCalls
 from treadle.loop.hooked_calls import HookedCalls, shown_end
 from treadle.loop.processing import Processor
 from treadle.loop.shown_results import shown_parts, shown_text, with_note
@@ -49,7 +50,7 @@ from treadle.types import Mode, OnAsk, now
 
 
 @dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
-class Toolbox(HookedCalls):
+class Toolbox(HookedCalls, HandoffCalls):
     """The tools of one run, and the settings of their calls."""
 
     registry: ToolRegistry
@@ -143,10 +144,6 @@ class Toolbox(HookedCalls):
             self.has_completion
             and getattr(self.registry.get(call.name), "completes", False) is True
         )
-
-    def hands_to(self, tool: Tool[Any]) -> str:
-        """Return the name of the agent to which a call of the tool hands the run; empty if none."""
-        return getattr(tool, "hands_to", "")
 
     def prepare(self, call: ToolCall, *, allowed: bool = False) -> Prepared:
         """Look up, validate and decide a call. `allowed`: True if a user has approved it."""

@@ -110,23 +110,6 @@ class ModelAttempt:
             return ()
 
 
-def at_first(
-    attempt: ModelAttempt, told: Callable[[], None], listen: Callable[[Delta], None] | None
-) -> Callable[[Delta], None]:
-    """Wrap `listen` so that `told` is called before the first delta of each attempt."""
-    heard = 0
-
-    def hear(delta: Delta) -> None:
-        nonlocal heard
-        if heard != attempt.number:
-            heard = attempt.number
-            told()
-        if listen is not None:
-            listen(delta)
-
-    return hear
-
-
 async def ask(
     model: Model,
     request: ModelRequest,

@@ -7,6 +7,7 @@ assembly.py         resolves agent, model, settings and history into a plan
 evaluating.py       agents with functions, evaluated for a run
 options.py          options of a run, over those of its agent and the configuration
 run_stream.py       `RunStream`: a run, with its events while it runs
+stream_reading.py   reading the text or the output of a streamed run
 session.py          `Session`: a conversation that spans many runs
 single.py           `run`, `run_sync`: one run without a runtime
 sync.py             `open`: a runtime for code without an event loop

@@ -25,7 +25,7 @@ class ContinuedRuns:
     """Methods of a runtime that resume and fork runs."""
 
     journal: Journal
-    _runs: ContinuingRuns
+    _continuing: ContinuingRuns
 
     @overload
     async def resume(
@@ -61,9 +61,9 @@ class ContinuedRuns:
             await until_idle(self.journal, run_id)
         state = await self.journal.load(run_id)
         if state.finished is not None:
-            return self._runs.finished(state, agent)
+            return self._continuing.finished(state, agent)
         return await collect(
-            partial(self._runs.resume, run_id, agent, deps, options, read=state),
+            partial(self._continuing.resume, run_id, agent, deps, options, read=state),
             listeners_of(options),
         )
 
@@ -92,7 +92,7 @@ class ContinuedRuns:
         that.
         """
         return RunStream(
-            partial(self._runs.resume, run_id, agent, deps, options), listeners_of(options)
+            partial(self._continuing.resume, run_id, agent, deps, options), listeners_of(options)
         )
 
     @overload
@@ -135,7 +135,7 @@ class ContinuedRuns:
         a turn beyond the end, and if there is nothing to continue with.
         """
         return await collect(
-            partial(self._runs.fork, ForkPoint(run_id, turn, text), agent, deps, options),
+            partial(self._continuing.fork, ForkPoint(run_id, turn, text), agent, deps, options),
             listeners_of(options),
         )
 
@@ -173,6 +173,6 @@ class ContinuedRuns:
     ) -> RunStream[Out]:
         """Fork a run and stream its events."""
         return RunStream(
-            partial(self._runs.fork, ForkPoint(run_id, turn, text), agent, deps, options),
+            partial(self._continuing.fork, ForkPoint(run_id, turn, text), agent, deps, options),
             listeners_of(options),
         )

@@ -176,6 +176,12 @@ class ContinuingRuns(Runs):
         """Return the result of a finished run, from its journal."""
         return finished_result(state, agent, self.agents.get)
 
+    async def drop(self, job: RunHandle[Any]) -> None:
+        """Release a run that will not be driven after all."""
+        if (resumption := job.run.plan.resumption) is not None:
+            await resumption.writer.release(waiting=bool(job.run.state.approvals.asked))
+        self.release(job)
+
 
 # ---------------------------------------------------------------- plans
 

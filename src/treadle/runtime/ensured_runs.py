@@ -32,6 +32,7 @@ from treadle.runtime.continued_runs import ContinuedRuns
 from treadle.runtime.options import session_id_of
 from treadle.runtime.prompt import prompt_of
 from treadle.runtime.run_stream import collect
+from treadle.runtime.runs import StartedRuns
 from treadle.runtime.session import ResumeOptions, RunOptions, listeners_of
 from treadle.tools.failures import ToolDone, ToolFailed, words_of
 from treadle.tools.function import FunctionTool
@@ -51,7 +52,7 @@ class OtherRun(AgentError):
     """The run of this id has another agent, prompt, session or user (kind `invalid`)."""
 
 
-class EnsuredRuns(ContinuedRuns):
+class EnsuredRuns(ContinuedRuns, StartedRuns):
     """Methods of a runtime that start a run, or return to an existing one."""
 
     async def ensure(
@@ -85,7 +86,7 @@ class EnsuredRuns(ContinuedRuns):
                     )
                 _check_same(state, agent, text, options)
                 if state.finished is not None:
-                    return self._runs.finished(state, agent)
+                    return self._continuing.finished(state, agent)
                 return await self.resume(run_id, agent, deps=deps, **_again(options))
             except AgentError as e:
                 if e.kind is not ErrorKind.BUSY:

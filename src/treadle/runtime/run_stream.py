@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Never, Self, cast
+from typing import TYPE_CHECKING, Generic, Never, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -16,8 +16,9 @@ from treadle.errors import AgentError
 from treadle.events.callbacks import Listeners
 from treadle.events.feed import EventStream
 from treadle.loop.loop import Run
-from treadle.messages.events import Event, TextDelta
+from treadle.messages.events import Event
 from treadle.messages.result import Out, RunResult
+from treadle.runtime.stream_reading import ReadableStream, check_steering
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -41,7 +42,7 @@ class RunHandle(Generic[Out]):
         return self.result
 
 
-class RunStream(Generic[Out]):
+class RunStream(ReadableStream[Out]):
     """Events of a run in progress: `async with … as run: async for event in run: …`, then
     `run.result`.
 
@@ -68,6 +69,10 @@ class RunStream(Generic[Out]):
         return self._job
 
     @property
+    def _run(self) -> Run:
+        return self._begun.run
+
+    @property
     def run_id(self) -> str:
         """Id of the run, known before it begins."""
         return self._begun.run.plan.run_id
@@ -78,41 +83,11 @@ class RunStream(Generic[Out]):
         return self._begun.run.plan.session_id
 
     @property
-    def window_tokens(self) -> int | None:
-        """Context window of the model in tokens, input and output; None if unknown."""
-        plan = self._begun.run.plan
-        return plan.windows(plan.model_name)
-
-    @property
     def result(self) -> RunResult[Out]:
         """Result of the run. Raises AgentError(invalid) before the end, and the error that
         prevented the start.
         """
         return self._begun.unwrap()
-
-    @property
-    def partial_output(self) -> object | None:
-        """Answer so far: plain data of a typed output, growing and not validated; None before its
-        beginning. Read it after a text_delta.
-        """
-        if (answer := self._begun.run.plan.answer) is None:
-            return self._begun.run.text_so_far or None
-        return answer.partial(self._begun.run.text_so_far)
-
-    @property
-    def output_so_far(self) -> Out | None:
-        """The output so far, as a value of its type: without elements that are not complete enough
-        to be valid, and with defaults for fields that have not arrived. None while nothing fits the
-        type, and for agents with `completion=True`. Read it after a text_delta.
-
-        Parses the whole answer, and calls the type's validators, each time.
-        """
-        run = self._begun.run
-        if run.plan.completion:  # the output is not text, but the argument of a call
-            return None
-        if run.plan.answer is None:
-            return cast("Out | None", run.text_so_far or None)
-        return run.plan.answer.so_far(run.text_so_far)
 
     def steer(self, text: str) -> None:
         """Send text that the model reads at its next turn. Raises AgentError(invalid) if it is
@@ -144,44 +119,6 @@ class RunStream(Generic[Out]):
                 ),
             )
         return self if self._listeners else self._events
-
-    async def text_stream(self) -> AsyncIterator[str]:
-        """Iterate over the text as it is streamed, and leave out the other events. Text that a
-        failed request had streamed stays; the result's `text` does not contain it.
-
-        Raises the errors of `__aiter__`.
-        """
-        async for event in self:
-            if isinstance(event, TextDelta):
-                yield event.text
-
-    async def output_stream(self) -> AsyncIterator[Out]:
-        """Iterate over `output_so_far` as it changes, and leave out the events. The last value is
-        the output of the run, if it completes. After an answer that is corrected, the values begin
-        again.
-
-        Raises the errors of `__aiter__`.
-        """
-        last: Out | None = None
-        async for event in self:
-            if isinstance(event, TextDelta):
-                value = self.output_so_far
-                if value is not None and value != last:
-                    yield value
-                    last = value
-        if self.result.success and self.result.output != last:
-            yield self.result.unwrap()
-
-    async def sse(self) -> AsyncIterator[bytes]:
-        """Run, and iterate over the events as server-sent events (`Event.to_sse`):
-        `StreamingResponse(runtime.stream(…).sse(), media_type="text/event-stream")`.
-
-        Starts the run by itself, so there is no `async with`. Cancellation, such as a client that
-        disconnects, cancels the run.
-        """
-        async with self:
-            async for event in self:
-                yield event.to_sse()
 
     async def __anext__(self) -> Event:
         event = await anext(self._events)
@@ -237,12 +174,6 @@ class RunStream(Generic[Out]):
             await job.drive(job)
         finally:
             self._events.close()
-
-
-def check_steering(text: str) -> None:
-    """Raise AgentError(invalid) if the text is empty."""
-    if not text.strip():
-        raise AgentError("invalid", "the text to steer with is empty")
 
 
 async def collect(

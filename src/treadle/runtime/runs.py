@@ -1,6 +1,7 @@
 """Active runs of one runtime: their start, their hold on a session, and their end.
 
-assembly.py makes their plans; loop/ runs them. Entry points: `Runs`.
+assembly.py makes their plans; loop/ runs them. Entry points: `Runs`; `StartedRuns`, a base class
+of `Runtime`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from functools import partial
 from typing import Any, Self
 
 import anyio
+from typing_extensions import Unpack
 
 from treadle._internal.clock import Clock
 from treadle.agents.agent import Agent, Deps
@@ -21,7 +23,7 @@ from treadle.events.live_deltas import DeltaPlace, Relay
 from treadle.loop.ending import as_error
 from treadle.loop.loop import Run
 from treadle.messages.message import Prompt
-from treadle.messages.result import Out
+from treadle.messages.result import Out, RunResult
 from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly
 from treadle.runtime.busy_sessions import BusySessions
@@ -36,8 +38,8 @@ from treadle.runtime.options import (
 )
 from treadle.runtime.prompt import prompt_of
 from treadle.runtime.results import after_run, result_of
-from treadle.runtime.run_stream import RunHandle
-from treadle.runtime.session import RunOptions, check_options
+from treadle.runtime.run_stream import RunHandle, RunStream, collect
+from treadle.runtime.session import RunOptions, check_options, listeners_of
 from treadle.runtime.toolbox_factory import close_kept
 from treadle.tools.function.threads import abandoned_calls
 
@@ -220,12 +222,6 @@ class Runs:
         feed.use(planned.plan.hooks)
         return self._run(planned, deps, feed)
 
-    async def drop(self, job: RunHandle[Any]) -> None:
-        """Release a run that will not be driven after all."""
-        if (resumption := job.run.plan.resumption) is not None:
-            await resumption.writer.release(waiting=bool(job.run.state.approvals.asked))
-        self._release(job)
-
     async def _drive(self, job: RunHandle[Out]) -> None:
         try:
             await job.run.drive()
@@ -254,10 +250,11 @@ class Runs:
                     await close_kept(job.run.plan.run_id, kept)
             if job.run.is_left:
                 await self.late.leave(job.run)
-            self._release(job)
+            self.release(job)
             await self._assembly.toolboxes.confining.tidy()
 
-    def _release(self, job: RunHandle[Any]) -> None:
+    def release(self, job: RunHandle[Any]) -> None:
+        """Forget a run that is no longer driven here."""
         plan = job.run.plan
         self._jobs.pop(plan.run_id, None)
         self._children.forget(plan.run_id)
@@ -280,7 +277,44 @@ class Runs:
             self.busy.let_go(plan.session_id)
 
 
+class StartedRuns:
+    """Methods of a runtime that start runs."""
+
+    _runs: Runs
+
+    async def run(
+        self,
+        agent: Agent[Deps, Out],
+        text: Prompt,
+        *,
+        deps: Deps = None,
+        **options: Unpack[RunOptions],
+    ) -> RunResult[Out]:
+        """Run an agent to its end. Raises AgentError for errors before the run starts; afterwards,
+        every end is an outcome.
+
+        Cancelling the awaiting task closes the run first: its history is valid and its outcome
+        journaled.
+        """
+        start = partial(self._runs.start, agent, text, deps, options)
+        return await collect(start, listeners_of(options))
+
+    def stream(
+        self,
+        agent: Agent[Deps, Out],
+        text: Prompt,
+        *,
+        deps: Deps = None,
+        **options: Unpack[RunOptions],
+    ) -> RunStream[Out]:
+        """Start a run and stream its events:
+
+        `async with rt.stream(…) as run: async for event in run: …`. The run starts with the block.
+        """
+        start = partial(self._runs.start, agent, text, deps, options)
+        return RunStream(start, listeners_of(options))
+
+
 def _place_of(job: RunHandle[Any]) -> DeltaPlace:
-    run = job.run
-    writer = getattr(run.pen, "writer", None)  # not set before the run is in the journal
-    return DeltaPlace(0 if writer is None else writer.fence, run.state.seq)
+    writer = getattr(job.run.pen, "writer", None)  # not set before the run is in the journal
+    return DeltaPlace(0 if writer is None else writer.fence, job.run.state.seq)

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, get_args
 
 import anyio
 from anyio import to_thread
-from typing_extensions import Unpack
 
 from treadle._internal import idle_threads
 from treadle._internal.clock import Clock
@@ -31,8 +29,7 @@ from treadle.journal.engine import Engine
 from treadle.journal.journal import Journal
 from treadle.journal.memory.journal import MemoryJournal
 from treadle.journal.run_info import RunInfo
-from treadle.messages.message import Prompt
-from treadle.messages.result import Out, RunResult
+from treadle.messages.result import Out
 from treadle.models.retry import PATIENT as PATIENT
 from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly
@@ -41,8 +38,7 @@ from treadle.runtime.continuing import ContinuingRuns
 from treadle.runtime.ensured_runs import EnsuredRuns
 from treadle.runtime.facilities import Facilities
 from treadle.runtime.past_runs import PastRuns
-from treadle.runtime.run_stream import RunStream, collect
-from treadle.runtime.session import RunOptions, Session, listeners_of
+from treadle.runtime.session import Session
 from treadle.runtime.session_control import SessionControl
 from treadle.runtime.submit import QueuedRuns
 from treadle.types import now
@@ -99,7 +95,7 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
         self._assembly.hooks = checked_hooks(hooks)
         self._telemetry = ConfiguredTelemetry(self.config.telemetry, self.hub, tracer)
         self._assembly.toolboxes.tracer = self._telemetry.tracer
-        self._runs = ContinuingRuns(
+        self._runs = self._continuing = ContinuingRuns(
             self._assembly, self.hub, self.agents, clock, retries or RetryPolicy()
         )
 
@@ -200,40 +196,6 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
             logger.warning("old runs could not be deleted: %s", e.message)
 
     # ------------------------------------------------------------ running
-
-    async def run(
-        self,
-        agent: Agent[Deps, Out],
-        text: Prompt,
-        *,
-        deps: Deps = None,
-        **options: Unpack[RunOptions],
-    ) -> RunResult[Out]:
-        """Run an agent to its end. Raises AgentError for errors before the run starts; afterwards,
-        every end is an outcome.
-
-        Cancelling the awaiting task closes the run first: its history is valid and its outcome
-        journaled.
-        """
-        return await collect(
-            partial(self._runs.start, agent, text, deps, options), listeners_of(options)
-        )
-
-    def stream(
-        self,
-        agent: Agent[Deps, Out],
-        text: Prompt,
-        *,
-        deps: Deps = None,
-        **options: Unpack[RunOptions],
-    ) -> RunStream[Out]:
-        """Start a run and stream its events:
-
-        `async with rt.stream(…) as run: async for event in run: …`. The run starts with the block.
-        """
-        return RunStream(
-            partial(self._runs.start, agent, text, deps, options), listeners_of(options)
-        )
 
     async def kill(self, run_id: str, *, force: bool = False) -> RunInfo:
         """End a run as `cancelled`, whichever process drives it. A run without a driver is closed

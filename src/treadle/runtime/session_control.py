@@ -13,18 +13,17 @@ from treadle.journal.sessions import Sessions
 from treadle.loop.loop import Run
 from treadle.messages.message import Message
 from treadle.runtime.assembly import Assembly
-from treadle.runtime.continuing import ContinuingRuns
 from treadle.runtime.options import checked_mode
-from treadle.runtime.run_stream import check_steering
+from treadle.runtime.runs import StartedRuns
+from treadle.runtime.stream_reading import check_steering
 from treadle.types import Mode
 
 
-class SessionControl:
+class SessionControl(StartedRuns):
     """Methods of a runtime that take the id of a session."""
 
     journal: Journal
     _assembly: Assembly
-    _runs: ContinuingRuns
 
     @property
     def sessions(self) -> Sessions:

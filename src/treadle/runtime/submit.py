@@ -178,7 +178,7 @@ class QueuedRuns:
 
     journal: Journal
     _assembly: Assembly
-    _runs: ContinuingRuns
+    _continuing: ContinuingRuns
 
     async def submit(
         self,
@@ -213,7 +213,7 @@ class QueuedRuns:
         async def add(plan: Plan, found: ViewMark | None) -> None:
             await self.journal.queue.add([plan.started(), *plan.compacted()], place, found=found)
 
-        return await self._runs.submit(agent, text, options, add)
+        return await self._continuing.submit(agent, text, options, add)
 
     async def wake(self, run_id: str, **options: Unpack[WakeOptions]) -> RunInfo:
         """Requeue a run that waits for a user, is parked or was stopped: now or at a given time,

@@ -41,9 +41,9 @@ from treadle.agents.agent import Agent
 from treadle.config import Config
 from treadle.config.sections import Models
 from treadle.events.telemetry import names
-from treadle.events.tracing import TracedRun
+from treadle.events.tracing import TracedRun, at_first
 from treadle.models.model import ModelRequest, ModelResponse, Switch, TextDelta
-from treadle.models.retry import ModelAttempt, at_first
+from treadle.models.retry import ModelAttempt
 from treadle.tools.tool import ToolDeferred
 from treadle.types import Limits, StopReason, Usage
 

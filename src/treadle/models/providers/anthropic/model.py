@@ -150,7 +150,8 @@ class AnthropicModel:
     ) -> AsyncGenerator[Delta, None]:
         encoded = self._encoder.encode(request)
         asked = self._asked(encoded, wanted_back)
-        if remedies := remedies_for(encoded):
+        if encoded.has_thinking or encoded.has_block:
+            remedies = remedies_for(encoded)
             asked = without_rejected(request, asked, remedies, self._sent, wanted_back or {})
         return noted(encoded.notes, asked) if encoded.notes else asked
 
