@@ -5,12 +5,13 @@ See also: driving a run (running.py), messages of the chat (chat.py). Entry poin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Depends, Header, Query
 from pydantic import BaseModel, Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 from sqlmodel import Session
@@ -170,35 +171,43 @@ async def _say(service: Service, scope: Scope, body: RunRequest) -> str:
         return start(service, scope, asked, held.pop_all(), spending).run_id
 
 
-@router.get("")
-async def runs(
-    scope: SignedIn,
-    service: TheService,
-    limit: Annotated[int, Query(ge=1, le=LISTED_MOST)] = 50,
-    before: Annotated[
-        Moment | None, Query(description="Return only those whose `created_at` is earlier.")
-    ] = None,
+def _conditions(
     status: Annotated[
         RunStatus | Outcome | None, Query(description="A status or an outcome.")
     ] = None,
     agent: Annotated[Id | None, Query()] = None,
     tag: Annotated[Line | None, Query()] = None,
+) -> dict[str, str]:
+    given = {"status": status, "agent": agent, "tag": tag}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _meets(head: RunHead, only: Mapping[str, str]) -> bool:
+    return (
+        only.get("status") in (None, head.status, head.outcome)
+        and only.get("agent") in (None, head.agent)
+        and ("tag" not in only or only["tag"] in head.tags)
+    )
+
+
+@router.get("")
+async def runs(
+    scope: SignedIn,
+    service: TheService,
+    only: Annotated[dict[str, str], Depends(_conditions)],
+    limit: Annotated[int, Query(ge=1, le=LISTED_MOST)] = 50,
+    before: Annotated[
+        Moment | None, Query(description="Return only those whose `created_at` is earlier.")
+    ] = None,
 ) -> list[RunHead]:
     """List the user's runs, newest first. With conditions, among the newest thousand."""
-    narrow = any(one is not None for one in (status, agent, tag))
     found = list[RunHead]()
     for _ in range(PAGES_MOST):
-        page = partial(_rows, scope, limit=LISTED_MOST if narrow else limit, before=before)
+        page = partial(_rows, scope, limit=LISTED_MOST if only else limit, before=before)
         rows = await service.database.read(scope, page)
         heads = [RunHead(**await _head(service, scope, row)) for row in rows]
-        found += [
-            head
-            for head in heads
-            if status in (None, head.status, head.outcome)
-            and agent in (None, head.agent)
-            and (tag is None or tag in head.tags)
-        ]
-        if len(found) >= limit or not narrow or len(rows) < LISTED_MOST:
+        found += [head for head in heads if _meets(head, only)]
+        if len(found) >= limit or not only or len(rows) < LISTED_MOST:
             break
         before = rows[-1].created_at
     return found[:limit]
