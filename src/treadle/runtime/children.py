@@ -136,9 +136,8 @@ class Children:
         """
         parent = call.plan
         if parent.depth + 1 >= MAX_DEPTH:
-            raise ToolFailed(
-                f"Not started: agents start agents at most {MAX_DEPTH - 1} deep. Do it yourself."
-            )
+            text = f"Not started: agents start agents at most {MAX_DEPTH - 1} deep. Do it yourself."
+            raise ToolFailed(text)
         above = ParentRun(ParentCall(parent, call.call_id), call.feed)
         before = (
             await self._take_before(parent.run_id, call.call_id, agent.name, text)
