@@ -49,7 +49,7 @@ from treadle.runtime.runtime import Runtime
 from treadle.runtime.session import RunOptions
 from treadle.testing import FakeClock, ScriptedModel
 from treadle.tools.tool import MAX_OUTPUT_CHARS, ProbeAnswer, Touched
-from treadle.types import Effect, StopReason, Usage
+from treadle.types import Effect, Outcome, StopReason, Usage
 
 USED = {"input_tokens": 10, "output_tokens": 5}
 
@@ -427,7 +427,7 @@ def check_events(seen: Sequence[Event], *, turns: int = 0, asked: Collection[str
     ids = [tuple(map(int, event.id.split("."))) for event in seen if isinstance(event.id, str)]
     assert ids == sorted(set(ids)), "ids must rise"
     turn, reasoning = False, False
-    asked = {*asked}
+    before, asked = {*asked}, {*asked}
     running: set[str] = set()
     ended: set[str] = set()
     said: list[str] = []
@@ -474,6 +474,10 @@ def check_events(seen: Sequence[Event], *, turns: int = 0, asked: Collection[str
                 running.add(event.call_id)
             case events.ToolProgress():
                 assert event.call_id in running
+            case events.ToolCallEnd(refused=True):
+                assert event.call_id in asked - running - ended
+                assert event.reason == event.result
+                ended.add(event.call_id)
             case events.ToolCallEnd():
                 assert event.call_id in running
                 running.remove(event.call_id)
@@ -484,6 +488,7 @@ def check_events(seen: Sequence[Event], *, turns: int = 0, asked: Collection[str
                 assert not turn
                 assert not running
                 assert not reasoning
+                assert event.outcome is not Outcome.COMPLETED or asked - before <= ended
             case _:
                 pass
 

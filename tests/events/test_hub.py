@@ -214,7 +214,6 @@ TOOL_TYPES = {
     "tool_call_start",
     "tool_progress",
     "tool_call_end",
-    "tool_call_refused",
 }
 
 

@@ -482,20 +482,25 @@ def test_a_call_starts_and_ends() -> None:
             "is_error": True,
             "unknown": True,
             "duration_ms": 1.5,
+            "refused": False,
         }
     ]
 
 
-def test_a_call_that_never_started_has_no_end_but_a_warning() -> None:
+def test_a_call_that_never_started_has_a_warning_and_an_end_with_the_reason() -> None:
     result = ToolResult(call_id="c", name="f", content="no such tool", is_error=True)
     assert shown(ToolFinished(at=AT, status="error", result=result, started=False)) == [
         {"type": "warning", "text": "f was not run: no such tool", "call_id": "c"},
         {
-            "type": "tool_call_refused",
+            "type": "tool_call_end",
             "call_id": "c",
             "name": "f",
-            "reason": "no such tool",
+            "result": "no such tool",
             "is_error": True,
+            "unknown": False,
+            "duration_ms": 0.0,
+            "refused": True,
+            "reason": "no such tool",
         },
     ]
 
@@ -506,11 +511,15 @@ def test_a_result_that_a_person_gave_for_a_call_that_never_started_is_told_as_th
     assert shown(ToolFinished(at=AT, status="ok", result=result, started=False)) == [
         {"type": "warning", "text": told, "call_id": "c"},
         {
-            "type": "tool_call_refused",
+            "type": "tool_call_end",
             "call_id": "c",
             "name": "f",
-            "reason": "paid by hand",
+            "result": "paid by hand",
             "is_error": False,
+            "unknown": False,
+            "duration_ms": 0.0,
+            "refused": True,
+            "reason": "paid by hand",
         },
     ]
 

@@ -75,7 +75,7 @@ def holds(seen: list[Event]) -> None:
     for event in seen:
         blocks = transcript.apply(event)
         called += (block for block in blocks if isinstance(block, CallBlock))
-        if isinstance(event, events.ToolCallEnd):
+        if isinstance(event, events.ToolCallEnd) and not event.refused:
             assert [type(block) for block in blocks] == [CallBlock], (
                 "a call that ended is one block"
             )
@@ -87,7 +87,7 @@ def holds(seen: list[Event]) -> None:
             answers = ""
     asked = sum(isinstance(event, events.ToolCallAsked) for event in seen)
     assert sum(block.status != "denied" for block in called) == sum(
-        isinstance(event, events.ToolCallEnd) for event in seen
+        isinstance(event, events.ToolCallEnd) and not event.refused for event in seen
     )
     assert len(called) <= asked
     live = transcript.live

@@ -40,7 +40,7 @@ class DemoView:
             case events.ToolCallAsked():
                 click.secho(f"  • {event.name} ", fg="blue", nl=False)
                 echo(one_line(self._arguments(event), 100))
-            case events.ToolCallEnd():
+            case events.ToolCallEnd(refused=False):
                 self._result(event)
             case events.RunEnd():
                 self.end_line()

@@ -116,7 +116,7 @@ class Text:
                     f"• {one_line(event.name, NAME_CHARS)} "
                     f"{one_line(event.call_id, NAME_CHARS)}, requested earlier"
                 )
-            case events.ToolCallEnd():
+            case events.ToolCallEnd(refused=False):
                 self._result(event)
             case events.Retry(kind="lost"):
                 self._say("! the process stopped during the model's response: retrying", "33")

@@ -38,7 +38,6 @@ from treadle.messages.events import TextDelta as TextDelta
 from treadle.messages.events import ToolCallAsked as ToolCallAsked
 from treadle.messages.events import ToolCallDelta as ToolCallDelta
 from treadle.messages.events import ToolCallEnd as ToolCallEnd
-from treadle.messages.events import ToolCallRefused as ToolCallRefused
 from treadle.messages.events import ToolCallStart as ToolCallStart
 from treadle.messages.events import ToolProgress as ToolProgress
 from treadle.messages.events import TurnEnd as TurnEnd

@@ -62,7 +62,7 @@ class Callbacks:
                 await call(self.on_text_delta, event.text)
             case ToolCallAsked() if self.on_tool_call:
                 await call(self.on_tool_call, event)
-            case ToolCallEnd() if self.on_tool_result:
+            case ToolCallEnd(refused=False) if self.on_tool_result:
                 await call(self.on_tool_result, event)
             case _:
                 return

@@ -113,19 +113,19 @@ def _events_of_result(entry: ToolFinished) -> Iterator[tuple[type[Event], Mappin
     result = entry.result
     who = {"call_id": result.call_id, "name": result.name}
     if not entry.started:
-        more = {"ok": ", and has a result that was given", "unknown": " again"}
-        text = f"{result.name} was not run{more.get(entry.status, '')}: {result.text}"
+        how = {"ok": ", and has a result that was given", "unknown": " again"}
+        text = f"{result.name} was not run{how.get(entry.status, '')}: {result.text}"
         yield events.Warned, {"text": text, "call_id": result.call_id}
-        yield events.ToolCallRefused, {**who, "reason": result.text, "is_error": result.is_error}
-        return
     fields = {
         "result": result.text,
         "is_error": result.is_error,
         "unknown": result.unknown,
         "duration_ms": entry.duration_ms,
     }
-    exited = {} if result.exit_code is None else {"exit_code": result.exit_code}
-    yield events.ToolCallEnd, {**who, **fields, **exited}
+    more = {} if result.exit_code is None else {"exit_code": result.exit_code}
+    if not entry.started and not result.unknown:
+        more = {"refused": True, "reason": result.text}
+    yield events.ToolCallEnd, {**who, **fields, **more}
 
 
 def _events_of_driver(

@@ -10,7 +10,6 @@ subscribers may miss some. docs/command-line.md lists the events of `stream-json
                                                       (of one attempt; `retry` voids them)
         usage message tool_call*
         tool_call_start tool_progress* tool_call_end  (per call; calls interleave)
-        tool_call_refused                             (instead, for a call that does not start)
         handoff?                                      (another agent continues)
       turn_end
     output? error? run_end                            (always, and last)
@@ -31,7 +30,6 @@ from treadle.messages.tool_events import ApprovalResolved as ApprovalResolved
 from treadle.messages.tool_events import ToolCallAsked as ToolCallAsked
 from treadle.messages.tool_events import ToolCallDelta as ToolCallDelta
 from treadle.messages.tool_events import ToolCallEnd as ToolCallEnd
-from treadle.messages.tool_events import ToolCallRefused as ToolCallRefused
 from treadle.messages.tool_events import ToolCallStart as ToolCallStart
 from treadle.messages.tool_events import ToolProgress as ToolProgress
 from treadle.types import Outcome, Usage, Value
@@ -321,7 +319,6 @@ Event: TypeAlias = (
     | ToolCallStart
     | ToolProgress
     | ToolCallEnd
-    | ToolCallRefused
     | MessageAdded
     | Retry
     | UsageReported
@@ -345,6 +342,5 @@ TOOL_EVENTS = (
     ToolCallStart,
     ToolProgress,
     ToolCallEnd,
-    ToolCallRefused,
 )
 """Events of tool calls."""

@@ -100,26 +100,8 @@ class ToolProgress(RunEvent, frozen=True, kw_only=True, tag="tool_progress"):
     total: float | msgspec.UnsetType = msgspec.UNSET
 
 
-class ToolCallRefused(RunEvent, frozen=True, kw_only=True, tag="tool_call_refused"):
-    """End of a call that did not start: denied, invalid, beyond a limit, or given its result.
-
-    Attributes:
-        call_id: Id of the call.
-        name: Name of the tool.
-        reason: Text of the result, as the model reads it.
-        is_error: False if the call was given a result instead of being executed.
-    """
-
-    call_id: str
-    name: str
-    reason: str
-    is_error: bool
-
-
 class ToolCallEnd(RunEvent, frozen=True, kw_only=True, tag="tool_call_end"):
-    """Emitted after each tool_call_start, when the call has ended.
-
-    A call that is refused before it starts has neither event, but a tool_call_refused.
+    """End of a call: after its tool_call_start, or of a call that was not run.
 
     Attributes:
         call_id: Id of the call.
@@ -128,7 +110,9 @@ class ToolCallEnd(RunEvent, frozen=True, kw_only=True, tag="tool_call_end"):
         is_error: True if the call failed.
         unknown: True if it is unknown whether the call took effect.
         duration_ms: Duration of the call in milliseconds.
+        refused: True if the call was not run: denied, invalid, beyond a limit, or given a result.
         exit_code: Exit code of the command that the call ran; absent for other calls.
+        reason: Why the call was refused; absent for other calls.
     """
 
     call_id: str
@@ -137,7 +121,9 @@ class ToolCallEnd(RunEvent, frozen=True, kw_only=True, tag="tool_call_end"):
     is_error: bool
     unknown: bool
     duration_ms: float
+    refused: bool = False
     exit_code: int | msgspec.UnsetType = msgspec.UNSET
+    reason: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def failed(self) -> bool:

@@ -149,7 +149,7 @@ class Transcript:
                     activity.progress = one_line(
                         event.text.rstrip().rpartition("\n")[2], PROGRESS_CHARS
                     )
-            case events.ToolCallEnd():
+            case events.ToolCallEnd(refused=False):
                 yield from self._called(event)
             case _:
                 yield from self._remark(event)

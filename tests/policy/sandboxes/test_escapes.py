@@ -18,7 +18,7 @@ from treadle.policy.sandboxes.escape_attempt import EscapeAttempt
 from treadle.policy.sandboxes.escapes import ATTEMPTS, try_escape
 from treadle.policy.sandboxes.limits import Group
 from treadle.policy.sandboxes.mounts import MountView
-from treadle.policy.sandboxes.workspace_secrets import Secrets, WorkspaceSecrets
+from treadle.policy.sandboxes.workspace_secrets import SecretPaths, WorkspaceSecrets
 
 pytestmark = [needs_bubblewrap]
 BY_NAME = {attempt.name: attempt for attempt in ATTEMPTS}
@@ -118,7 +118,7 @@ def test_without_looking_afterwards_what_a_rule_denies_stays(
 def test_without_a_look_at_the_workspace_its_secrets_are_read(
     sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(WorkspaceSecrets, "look", lambda *_: Secrets())
+    monkeypatch.setattr(WorkspaceSecrets, "look", lambda *_: SecretPaths())
     assert not held(sandbox, BY_NAME[name], base)
 
 

@@ -176,7 +176,7 @@ class ReplyView:
                 yield replace(event, arguments=arguments)
             case events.ToolCallStart():
                 yield event
-            case events.ToolCallEnd():
+            case events.ToolCallEnd(refused=False):
                 response = response_of(event.result)
                 name, arguments, turn = self._asked.get(event.call_id, (event.name, {}, self._turn))
                 self._called[event.call_id] = ReplyCall(name, arguments, response, turn)

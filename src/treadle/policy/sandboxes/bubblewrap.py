@@ -35,7 +35,7 @@ from treadle.policy.sandboxes.ruled_writes import ruled_before
 from treadle.policy.sandboxes.seccomp import seccomp_filter
 from treadle.policy.sandboxes.surroundings import confined_environment
 from treadle.policy.sandboxes.trial import Trial
-from treadle.policy.sandboxes.workspace_secrets import Secrets, WorkspaceSecrets
+from treadle.policy.sandboxes.workspace_secrets import SecretPaths, WorkspaceSecrets
 from treadle.tools.confinement import CommandRoom, NetworkGate, SandboxStatus
 
 PRIVATE = ("/run", "/var/tmp")
@@ -158,7 +158,7 @@ class Bubblewrap:
         Raises AgentError(tool) if they cannot be determined.
         """
         ruled = ruled_before(room)
-        secrets = Secrets()
+        secrets = SecretPaths()
         if room.is_read_only or not room.shows_secrets:
             found = self._secrets.setdefault(room.workspace, WorkspaceSecrets(room.workspace))
             secrets = found.look(_everything if room.shows_secrets else room.is_granted)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from treadle.policy.sandboxes.hidden import Hidden, topmost
 from treadle.policy.sandboxes.sight import FoundPath, Sight
 from treadle.policy.sandboxes.walking import GROWS, WorkspaceWalk
-from treadle.policy.sandboxes.workspace_secrets import Secrets
+from treadle.policy.sandboxes.workspace_secrets import SecretPaths
 from treadle.policy.sandboxes.worktree import repository_of, worktree_binds
 from treadle.tools.confinement import CommandRoom, Ruled
 
@@ -31,7 +31,7 @@ class MountView(NamedTuple):
 
     hidden: Sequence[Hidden] = ()
     """Hidden paths outside the workspace."""
-    secrets: Secrets = Secrets()
+    secrets: SecretPaths = SecretPaths()
     ruled: Ruled = Ruled()
     sight: Sight = Sight({})
 

@@ -27,7 +27,7 @@ from treadle.policy.sandboxes.ruled_writes import ruled_before, taken_away
 from treadle.policy.sandboxes.sight import Sight
 from treadle.policy.sandboxes.surroundings import confined_environment
 from treadle.policy.sandboxes.trial_thread import TrialThread
-from treadle.policy.sandboxes.workspace_secrets import Secrets, WorkspaceSecrets
+from treadle.policy.sandboxes.workspace_secrets import SecretPaths, WorkspaceSecrets
 from treadle.tools.confinement import CommandNotes, CommandRoom, Ruled, SandboxStatus
 
 PROGRAM = "/usr/bin/sandbox-exec"
@@ -183,7 +183,7 @@ class Seatbelt:
     ) -> SeatbeltCage:
         ruled = ruled_before(room)
         secrets = (
-            Secrets()
+            SecretPaths()
             if room.shows_secrets
             else self._secrets.setdefault(room.workspace, WorkspaceSecrets(room.workspace)).look(
                 room.is_granted

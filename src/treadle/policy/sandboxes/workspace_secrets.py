@@ -42,7 +42,7 @@ class _Folder(NamedTuple):
     pipes: tuple[str, ...] = ()
 
 
-class Secrets(NamedTuple):
+class SecretPaths(NamedTuple):
     paths: Sequence[str] = ()
     """Absolute paths; links are not resolved."""
     notes: Sequence[str] = ()
@@ -70,7 +70,7 @@ class WorkspaceSecrets:
         """True if another search is faster than switching threads."""
         return 0 < len(self._known) <= QUICK_FOLDERS
 
-    def look(self, is_granted: Callable[[str], bool]) -> Secrets:
+    def look(self, is_granted: Callable[[str], bool]) -> SecretPaths:
         """Find the secrets and pipes of the workspace. Blocks. `is_granted`: returns True for the
         absolute path of a secret that commands may see.
 
@@ -97,7 +97,7 @@ class WorkspaceSecrets:
             notes.append(
                 f"The workspace has more than {MAX_HIDDEN} named pipes: the others can be written."
             )
-        return Secrets(
+        return SecretPaths(
             [os.path.join(self._root, path) for path in kept],
             notes,
             [os.path.join(self._root, path) for path in pipes[:MAX_HIDDEN]],
