@@ -4,6 +4,7 @@ latency, and the cost of one.
     python benchmarks/service.py                    # 80 a second for 20 s, then the maximum
     python benchmarks/service.py --rate 120 --users 20 --seconds 10
     python benchmarks/service.py --database postgresql://…
+    python benchmarks/service.py --floor            # the libraries and statements alone
 
 The server is `treadle serve` in its own process, on a fresh SQLite database; this process is the
 client. Users sign in before the clock starts. Each sends one of four messages in turn, in a
@@ -54,8 +55,10 @@ def rss_mb(pid: int) -> float:
 
 
 @contextmanager
-def served(home: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Start a server. Return it and the seconds until it answered."""
+def served(
+    home: Path, *options: str, floor: bool = False
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Start a server and wait until it listens. `floor`: the one of service_floor.py."""
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text(CONFIG)
     (home / "config.yaml").chmod(0o600)
@@ -63,6 +66,9 @@ def served(home: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[by
     log = (home / "server.log").open("wb")
     environment = {**os.environ, "TREADLE_HOME": str(home), "HOME": str(home)}
     command = [sys.executable, "-m", "treadle", "serve", "--port", str(port), *options]
+    if floor:
+        program = str(Path(__file__).with_name("service_floor.py"))
+        command = [sys.executable, program, "--port", str(port), "--home", str(home)]
     began = time.perf_counter()
     server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:
@@ -254,11 +260,12 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=200)
     parser.add_argument("--busy", type=int, default=8)
     parser.add_argument("--database")
+    parser.add_argument("--floor", action="store_true", help="the libraries and statements alone")
     options = parser.parse_args()
     more = ["--database", options.database] if options.database else []
     with (
         tempfile.TemporaryDirectory() as folder,
-        served(Path(folder) / "home", *more) as (base, server),
+        served(Path(folder) / "home", *more, floor=options.floor) as (base, server),
     ):
         users = signed_in(Path(folder) / "home", options.database, options.users)
         asyncio.run(measure(base, server, users, options))

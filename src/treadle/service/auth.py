@@ -15,7 +15,7 @@ from pydantic import BaseModel, StringConstraints
 from treadle.service.accounts import HIDDEN, Signed, account_name
 from treadle.service.bodies import NO_NUL, RequestModel
 from treadle.service.problems import HttpProblem, unauthorized
-from treadle.service.signed_in import BEARER, TheService, Visitor, verified, visitor
+from treadle.service.signed_in import TheService, Visitor, verified, visitor
 from treadle.service.state import Service
 from treadle.service.tokens import ACCESS_S, REFRESH_DAYS
 from treadle.service.windows import wider_network_of
@@ -112,11 +112,7 @@ async def refresh(
 @router.post("/auth/logout", status_code=204)
 async def logout(request: Request, response: Response, service: TheService) -> None:
     """End the login named by the token or the cookie. Idempotent."""
-    credentials = await BEARER(request)
-    if (
-        credentials is not None
-        and (found := await verified(service, credentials.credentials)) is not None
-    ):
+    if (found := await verified(service, request.scope)) is not None:
         await service.accounts.sign_out(found.login_id)
     else:
         service.limits.stranger(_address(request))

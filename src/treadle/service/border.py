@@ -47,6 +47,8 @@ ANSWER: Final = "treadle.answer"
 """Scope key of the request's `AnswerSender`. Clients cannot set it."""
 STRANGER: Final = "treadle.stranger"
 """Scope key, True once the request has counted against its address. Clients cannot set it."""
+CLAIMS: Final = "treadle.claims"
+"""Scope key of the claims of the request's valid access token, or None. Clients cannot set it."""
 STRANGERS_BODY_BYTES: Final = 16_384
 """Maximum body of a request without a valid token; each connection may have one such request."""
 EVENTS: Final = b"text/event-stream"
@@ -153,7 +155,7 @@ class Border:
         elif scope["path"] not in self._uncounted:
             client = scope["client"]
             self._service.limits.stranger(client[0] if client else "")
-        scope[STRANGER] = claims is None
+        scope[CLAIMS], scope[STRANGER] = claims, claims is None
         return claims is not None
 
     def _believe(self, scope: Scope, headers: defaultdict[str, list[str]]) -> None:

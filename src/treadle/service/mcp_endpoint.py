@@ -96,8 +96,7 @@ class McpEndpoint:
         """Verify the user. Raises Problem: 401 without a valid token, 429 at the user's request
         limit, 503 while the service shuts down.
         """
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        found = await verified(self._service, token.strip()) if kind.lower() == "bearer" else None
+        found = await verified(self._service, request.scope)
         if found is None:
             count_stranger(self._service, request)
             raise unauthorized()

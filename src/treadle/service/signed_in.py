@@ -17,11 +17,12 @@ from sqlmodel import Session, col, select
 from starlette.requests import Request
 from starlette.types import Scope as ScopeOfRequest
 
-from treadle.service.border import ANSWER, STRANGER
+from treadle.service.border import ANSWER, CLAIMS, STRANGER
 from treadle.service.database.scope import Identity, Scope
 from treadle.service.database.tables import Login
 from treadle.service.problems import unauthorized
 from treadle.service.state import Service
+from treadle.service.tokens import Claims
 from treadle.types import now
 
 BEARER = HTTPBearer(
@@ -60,7 +61,7 @@ async def visitor(
     service = service_of(request)
     if credentials is None:
         raise unauthorized()
-    found = await verified(service, credentials.credentials)
+    found = await verified(service, request.scope)
     if found is None:
         count_stranger(service, request)
         raise unauthorized("This token is invalid or has expired: sign in again.")
@@ -80,11 +81,11 @@ def opened_by(scope: ScopeOfRequest, found: Visitor) -> None:
     scope[ANSWER].login_id = found.login_id
 
 
-async def verified(service: Service, token: str) -> Visitor | None:
-    """Verify an access token. Return None if it is invalid, or if its login was revoked or has
-    expired.
+async def verified(service: Service, scope: ScopeOfRequest) -> Visitor | None:
+    """Return the user of a request whose token border.py has verified. None without a valid token,
+    or if its login was revoked or has expired.
     """
-    claims = service.tokens.verified(token, "access")
+    claims: Claims | None = scope[CLAIMS]
     if claims is None:
         return None
 
