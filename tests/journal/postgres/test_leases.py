@@ -341,6 +341,23 @@ async def test_a_worker_whose_row_went_is_there_again_at_its_next_renewal(
     of.leave()
 
 
+async def test_a_lease_is_renewed_after_a_lack_of_memory(
+    journal: PostgresJournal, postgres_url: str
+) -> None:
+    looks, again = list[object](), threading.Event()
+
+    def look_too(db: object) -> None:
+        looks.append(db)
+        if len(looks) == 1:
+            raise MemoryError
+        again.set()
+
+    of = PostgresWorkers(PostgresServer(postgres_url), lease_s=1, look=look_too)
+    of.register()
+    assert await anyio.to_thread.run_sync(again.wait, 30)
+    of.leave()
+
+
 async def test_renewals_that_fail_are_counted_and_the_lease_is_lost_and_found(
     journal: PostgresJournal, postgres_url: str, look: Look
 ) -> None:

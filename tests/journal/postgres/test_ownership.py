@@ -297,6 +297,24 @@ async def test_a_driver_hears_that_it_shall_stop_also_where_nobody_notifies(
         await stopped.wait()
 
 
+async def test_a_request_to_stop_waits_for_a_listener(postgres_url: str, look: Look) -> None:
+    renewed = "select seen_at_us from treadle.workers"
+    journal = open_journal(postgres_url, lease_s=1)
+    try:
+        await journal.begin(started())
+        look("insert into treadle.stops select num from treadle.runs")
+        stopped = anyio.Event()
+        with anyio.fail_after(30):
+            for _ in range(2):  # each renewal is followed by a check
+                before = look(renewed)
+                while look(renewed) == before:
+                    await anyio.sleep(0.01)
+            journal.on_stop(lambda run_id: stopped.set())
+            await stopped.wait()
+    finally:
+        await journal.aclose()
+
+
 async def test_a_wish_to_stop_dies_with_the_driver(
     journal: Journal, start: Starts, look: Look
 ) -> None:

@@ -93,7 +93,7 @@ def _take(modules: Modules, name: str, module: ModuleType) -> None:
             _register(modules, modules.agents, "agent", value.name, Of(name, value))
         elif isinstance(value, Hook):
             if not any(value is hook for hook in modules.hooks):
-                modules.hooks.append(value)
+                modules.hooks.append(cast("Hook[Any]", value))
         elif _TOOL_MEMBERS.issubset(dir(value)):
             _register(modules, modules.tools, "tool", value.name, Of(name, value))
 

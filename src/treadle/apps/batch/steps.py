@@ -127,7 +127,7 @@ def left_of(limits: Limits, past: Sequence[Past]) -> Limits | None:
     }
     if any(value is not None and value <= 0 for value in left.values()):
         return None
-    return Limits(**left)  # pyright: ignore[reportArgumentType]  counts stay whole numbers
+    return Limits(**left)
 
 
 def _less(limit: float | None, spent: float) -> float | None:

@@ -104,10 +104,10 @@ class Driven:
         with self._lock:
             unwritten = [*self._unwritten]
         if held := self._held.numbers():
-            for (num,) in db.execute(
-                "delete from treadle.stops where run = any(%s) returning run", (held,)
-            ).fetchall():
-                self._held.tell(num)
+            wanted = db.execute("select run from treadle.stops where run = any(%s)", (held,))
+            for (num,) in wanted.fetchall():
+                if self._held.tell(num):
+                    db.execute("delete from treadle.stops where run = %s", (num,))
         for work in unwritten:
             try:
                 self._release(db, work)

@@ -292,7 +292,7 @@ class PostgresWorkers:
                         due = clock() + self.lease_s / 3
                     if self._look is not None:
                         self._look(db)
-            except psycopg.Error:
+            except Exception:  # noqa: BLE001  also MemoryError: without this thread the lease would end
                 self.renewals_missed += clock() >= due
                 self._drop()
 

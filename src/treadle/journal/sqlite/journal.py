@@ -290,8 +290,8 @@ class SqliteJournal(TableJournal):
         for num in [
             num for (num,) in db.execute("select run from stops").fetchall() if num in held
         ]:
-            self._held.tell(num)
-            db.execute("delete from stops where run = ?", (num,))
+            if self._held.tell(num):
+                db.execute("delete from stops where run = ?", (num,))
 
     async def _scrub(self) -> None:
         """Checkpoint the log, which contains pages from before a deletion, into the file, and empty
