@@ -372,7 +372,7 @@ LARGE: dict[str, tuple[Callable[[Random], Iterator[bytes]], str]] = {
     "parts without end": (_parts_without_end, "JSON values in all"),
     "carried without end": (_carried_without_end, "JSON values in all"),
     "deep": (_deep, "the text is nested"),
-    "quotes": (_quotes, "no JSON object"),
+    "quotes": (_quotes, "not a JSON object"),
     "compactions": (_compactions, "5,000,000 compacted messages"),
     "calls": (_calls, "no call 'other' is requested before it"),
 }

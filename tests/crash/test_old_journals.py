@@ -130,8 +130,20 @@ def _known(read: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _shown(read: dict[str, Any]) -> dict[str, Any]:
+    """`read` of one run without the ends of refused calls, each after its warning: older versions
+    had none.
+    """
+    kinds = read["events"]
+    ends = [i for i in range(1, len(kinds)) if kinds[i - 1 : i + 1] == ["warning", "tool_call_end"]]
+    return {**read, "events": [kind for i, kind in enumerate(kinds) if i not in ends]}
+
+
 async def test_everything_in_it_reads_as_it_did(runtime: Runtime, reading: dict[str, Any]) -> None:
-    assert _known(await reading_of(runtime), reading) == reading
+    read = _known(await reading_of(runtime), reading)
+    assert {run: _shown(one) for run, one in read.items()} == {
+        run: _shown(one) for run, one in reading.items()
+    }
 
 
 def test_it_holds_whatever_a_journal_can_hold(journal: str) -> None:
@@ -187,12 +199,13 @@ async def test_a_call_that_nobody_knows_about_waits_for_what_a_person_found_out(
 ) -> None:
     state = await runtime.journal.load(run_of("unknown"))
     (call,) = state.current.open_calls
-    assert call.id in state.approvals.asked
-    result = await runtime.resume(
-        run_of("unknown"), agent_of("unknown"), results={call.id: "It did."}
-    )
+    # from 47ad9b7 on, the result arrived before the process ended
+    arrived = call.id not in state.approvals.asked
+    results = {} if arrived else {call.id: "It did."}
+    result = await runtime.resume(run_of("unknown"), agent_of("unknown"), results=results)
     assert (result.outcome, result.text) == (Outcome.COMPLETED, "A person said what happened.")
-    assert result.messages[2].tool_results[0].text == "It did."
+    text = result.messages[2].tool_results[0].text
+    assert text == ("tea: done after all" if arrived else "It did.")
 
 
 @pytest.mark.parametrize("turn", [0, 1, 2, 3])
@@ -246,7 +259,7 @@ async def test_each_run_is_exported_and_taken_in_elsewhere(
             await other.journal.add_run(await runtime.journal.read_bytes(run_id))
         read = await reading_of(other)
     for run_id, one in reading.items():
-        assert {**_known(read[run_id], one), "row": None} == {**one, "row": None}
+        assert {**_shown(_known(read[run_id], one)), "row": None} == {**_shown(one), "row": None}
 
 
 def test_the_commands_work_on_it(

@@ -214,11 +214,12 @@ async def test_a_role_of_our_name_that_others_may_assume_is_refused(
     """C6: in PostgreSQL 16, a role with CREATEROLE may assume the roles that it made."""
     async with Database.open(postgres_url):
         pass
-    postgres_server.sql("CREATE ROLE intruder NOLOGIN")
-    postgres_server.sql("GRANT treadle_rows TO intruder")
+    postgres_server.sql("DROP ROLE IF EXISTS borrower")
+    postgres_server.sql("CREATE ROLE borrower NOLOGIN")
+    postgres_server.sql("GRANT treadle_rows TO borrower")
     try:
         with pytest.raises(AgentError, match="has members"):
             await Database.open(postgres_url)
     finally:
-        postgres_server.sql("REVOKE treadle_rows FROM intruder")
-        postgres_server.sql("DROP ROLE intruder")
+        postgres_server.sql("REVOKE treadle_rows FROM borrower")
+        postgres_server.sql("DROP ROLE borrower")

@@ -18,7 +18,6 @@ from treadle.errors import AgentError
 from treadle.journal.entries import (
     Compaction,
     Entry,
-    Fork,
     InputAdded,
     ModelRequested,
     ModelResponded,
@@ -58,22 +57,21 @@ def started(
     *,
     session: str | None = None,
     parent: str | None = None,
-    fork: Fork | None = None,
     minute: float = 0,
+    **fields: Any,
 ) -> RunStarted:
-    prompt = message(text, message_id=f"msg_{run_id}", minute=minute)
+    """The start of a run. `fields`: other fields of the entry."""
     return RunStarted(
         at=at(minute),
         run_id=run_id,
         agent="a",
         agent_hash="h",
-        model="m",
         mode="full",
         cwd="/",
-        input=prompt,
+        input=message(text, message_id=f"msg_{run_id}", minute=minute),
         session_id=session,
         parent_run_id=parent,
-        fork=fork,
+        **{"model": "m", **fields},
     )
 
 
