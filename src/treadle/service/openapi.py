@@ -107,10 +107,16 @@ def _name(operation: dict[str, Any], application: Application) -> None:
 
 
 def _describe_chat(schemas: dict[str, Any], name: str) -> None:
-    """Declare that the chat's agent takes no inputs. Other agents validate their own."""
+    """Declare that the chat's agent takes no inputs, tags and metadata. Other agents validate their
+    own inputs.
+    """
+    least = {"inputs": "minProperties", "tags": "minItems", "metadata": "minProperties"}
     schemas["RunRequest"]["not"] = {
-        "required": ["agent", "inputs"],
-        "properties": {"agent": {"const": name}, "inputs": {"minProperties": 1}},
+        "required": ["agent"],
+        "properties": {"agent": {"const": name}},
+        "anyOf": [
+            {"required": [field], "properties": {field: {size: 1}}} for field, size in least.items()
+        ],
     }
     schemas["RunRequest"]["properties"]["agent"]["examples"] = [name]
     schemas["CompletionRequest"]["properties"]["model"]["examples"] = [name]

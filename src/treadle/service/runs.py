@@ -49,7 +49,7 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 
 
 class RunRequest(RequestModel):
-    # openapi.py adds that the chat's agent takes no inputs.
+    # openapi.py adds that the chat's agent takes no inputs, tags and metadata.
     agent: Id
     prompt: Words
     inputs: Data = Field(default_factory=dict)

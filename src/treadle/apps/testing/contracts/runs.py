@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from treadle._internal.json_text import encode_json
 from treadle.budget.spending import Spending
@@ -61,18 +62,19 @@ def started(
     **fields: Any,
 ) -> RunStarted:
     """The start of a run. `fields`: other fields of the entry."""
-    return RunStarted(
+    begun = RunStarted(
         at=at(minute),
         run_id=run_id,
         agent="a",
         agent_hash="h",
+        model="m",
         mode="full",
         cwd="/",
         input=message(text, message_id=f"msg_{run_id}", minute=minute),
         session_id=session,
         parent_run_id=parent,
-        **{"model": "m", **fields},
     )
+    return replace(begun, **fields)
 
 
 def fact(word: str) -> ModelSwitched:
