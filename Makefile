@@ -40,7 +40,7 @@ check-spelling:
 test:
 	$(BIN)python -m pytest
 
-# Every test, including those against third-party servers, in ten to fifteen minutes on two processors.
+# Every test, including those against third-party servers, in about seventeen minutes on two processors.
 test-all: | .peers/node_modules
 	TREADLE_TEST_PEERS=required $(BIN)python -m pytest --all
 

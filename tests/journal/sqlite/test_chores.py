@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import apsw
 import pytest
 
@@ -226,22 +227,29 @@ async def test_when_the_file_fails_under_one_of_several_none_of_them_is_there(pa
         with refuses("agent", "no space left"):
             await journal._writer.write(breaks)  # pyright: ignore[reportPrivateUsage]
 
+    inside, go = threading.Event(), threading.Event()
+
+    def hold(db: Cursor) -> None:
+        inside.set()
+        go.wait(20)
+
+    await append("alone")
     blocker = apsw.Connection(str(path))
-    blocker.execute("begin immediate")
+    blocker.execute("begin immediate")  # so that the thread writes, and not the caller
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
-            group.start_soon(append, "alone, as the thread was waiting")
+            group.start_soon(journal._writer.write, hold)  # pyright: ignore[reportPrivateUsage]
             await anyio.lowlevel.checkpoint()
-            # until the thread has taken it: its lock alone may be held for maintenance
-            while not any(w.appends for w in journal._writer._queue.batch):  # pyright: ignore[reportPrivateUsage]
-                await anyio.lowlevel.checkpoint()
+            blocker.execute("commit")
+            # the thread is in the middle of a batch, so that what follows is the next one
+            await anyio.to_thread.run_sync(inside.wait)
             group.start_soon(append, "before")
             group.start_soon(fail)
             group.start_soon(append, "after")
             await anyio.lowlevel.checkpoint()
-            blocker.execute("commit")
+            go.set()
     blocker.close()
-    assert sorted(map(str, came)) == ["2", "agent", "agent"]
+    assert came == [2, "agent", "agent"]
     assert await writer.append([fact("b")]) == 3
     await journal.aclose()
 
