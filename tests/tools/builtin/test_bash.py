@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
 import shlex
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -249,30 +251,39 @@ async def test_output_that_comes_just_after_the_shell_is_kept(
 # ---------------------------------------------------------------- timeouts
 
 
-async def cut(use: Use, directory: Path, pids: int, command: str) -> ToolFailed:
-    """Return the failure of a command whose timeout passes once it has named so many processes.
-    None of them runs on.
+Cut = Callable[[int, str], Awaitable[ToolFailed]]
+
+
+@pytest.fixture
+def cut(make_context: MakeContext, tmp_path: Path) -> Cut:
+    """Return the failure of a command that says `begun`, and whose timeout passes once it has named
+    so many processes. None of them runs on.
     """
-    failures: list[ToolFailed] = []
 
-    async def runs() -> None:
-        with pytest.raises(ToolFailed) as raised:
-            await use(BASH, command=command, timeout_s=60)
-        failures.append(raised.value)
+    async def cut(pids: int, command: str) -> ToolFailed:
+        failures, followed = list[ToolFailed](), anyio.Event()
+        context = make_context(tmp_path, report=lambda *_: followed.set())
+        words = {"command": f"echo begun; {command}", "timeout_s": 60}
 
-    async with anyio.create_task_group() as group:
-        group.start_soon(runs)
-        started = await pids_in(directory, pids)
-        skip(60)
-        group.cancel_scope.deadline = anyio.current_time() + 10
-    assert not any(map(is_running, started))
-    return failures[0]
+        async def runs() -> None:
+            with pytest.raises(ToolFailed) as raised:
+                await BASH.execute(context, BASH.parse(json.dumps(words)))
+            failures.append(raised.value)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(runs)
+            started = await pids_in(tmp_path, pids)
+            await followed.wait()  # its time runs only then
+            skip(60)
+            group.cancel_scope.deadline = anyio.current_time() + 20
+        assert not any(map(is_running, started))
+        return failures[0]
+
+    return cut
 
 
-async def test_a_timeout_kills_at_once_and_gives_the_output_until_then(
-    use: Use, tmp_path: Path
-) -> None:
-    failed = await cut(use, tmp_path, 1, "trap '' TERM; echo begun; sleep 100 & touch $!; wait")
+async def test_a_timeout_kills_at_once_and_gives_the_output_until_then(cut: Cut) -> None:
+    failed = await cut(1, "trap '' TERM; sleep 100 & touch $!; wait")
     assert failed.message == (
         "Timed out after 60 s (killed): pass a larger timeout_s, or run it with background=true.\n"
         "Everything that it had started was killed too. Its output until then:\nbegun"
@@ -281,17 +292,15 @@ async def test_a_timeout_kills_at_once_and_gives_the_output_until_then(
 
 
 @needs_proc
-async def test_a_timeout_finds_those_who_left_the_group(use: Use, tmp_path: Path) -> None:
+async def test_a_timeout_finds_those_who_left_the_group(cut: Cut) -> None:
     script = "touch $$; trap '' TERM HUP; while :; do sleep 0.05; done"
     command = f"setsid bash -c {shlex.quote(script)} >/dev/null 2>&1 & (setsid bash -c {shlex.quote(script)} &) ; sleep 100"
-    await cut(use, tmp_path, 2, command)
+    await cut(2, command)
 
 
 @needs_proc
-async def test_a_descendant_with_another_environment_is_found_by_its_parents(
-    use: Use, tmp_path: Path
-) -> None:
-    await cut(use, tmp_path, 1, "env -i setsid /bin/bash -c 'touch $$; sleep 100; :'; :")
+async def test_a_descendant_with_another_environment_is_found_by_its_parents(cut: Cut) -> None:
+    await cut(1, "env -i setsid /bin/bash -c 'touch $$; sleep 100; :'; :")
 
 
 async def test_a_program_that_never_stops_writing_is_stopped_by_its_timeout(use: Use) -> None:
