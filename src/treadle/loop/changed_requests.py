@@ -149,6 +149,7 @@ class ChangedRequests:
         """Return the request without the setting or images that the provider rejected; None if its
         error names neither.
         """
+        error = as_error(error, self._plan)
         if name := offending(error, request.settings):
             return await self._without(name, error, request)
         unseen = with_images(self._state.context.history) if names_image(error) else ()

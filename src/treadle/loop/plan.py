@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -45,6 +45,9 @@ from treadle.types import (
     SystemBlock,
     now,
 )
+
+if TYPE_CHECKING:
+    from treadle.models.providers.run_headers import RunHeaders
 
 
 class Resumption(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +97,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     changed: tuple[Message, ...] = ()
     """Messages about parts of the system prompt that have changed since the history was written."""
     redactor: Redactor
+    headers: RunHeaders | None = None
+    """Headers of the requests to the model's provider. Not stored."""
     inputs_json: JsonText = "{}"
     given_schema: JsonText | None = None
     """Output schema as passed by the caller, if `settings` have it in another form."""

@@ -15,7 +15,9 @@ from treadle.errors import AgentError, ErrorKind
 from treadle.models.model import Model
 
 if TYPE_CHECKING:
+    from treadle.models.providers.connection import Connection
     from treadle.models.providers.http import HttpConnection
+    from treadle.models.providers.run_headers import RunHeaders
 
 
 class Models:
@@ -32,11 +34,14 @@ class Models:
         self._playing: dict[tuple[str, str], Model] = {}
         """Scripts, tapes and recorders by name and scope, each with its position."""
 
-    def get(self, name: str, *, scope: str, place: int = 0) -> Model:
+    def get(
+        self, name: str, *, scope: str, place: int = 0, headers: RunHeaders | None = None
+    ) -> Model:
         """Return a model. Raises AgentError: `invalid` for an unknown name, `auth` without a key.
 
         `scope`: id of the session, or of the run if there is none. A script or tape continues where
-        this scope left off, or starts at `place` if another process has used it.
+        this scope left off, or starts at `place` if another process has used it. `headers`: those
+        of the run.
         """
         provider, model_id = self._config.split(name)
         match provider:
@@ -48,7 +53,9 @@ class Models:
             case "record":
                 return self._recorder(name, model_id, scope)
             case _:
-                return self._from_provider(provider, name, model_id)
+                if headers is None or headers.provider != provider:
+                    return self._from_provider(provider, name, model_id)
+                return self._model(provider, model_id, headers)
 
     def described(self, name: str) -> Model:
         """Return the model of a run that another process will execute. It needs no key.
@@ -122,19 +129,25 @@ class Models:
         return self._playing[key]
 
     def _from_provider(self, provider: str, name: str, model_id: str) -> Model:
-        if (made := self._made.get(name)) is not None:
-            return made
+        if (made := self._made.get(name)) is None:
+            made = self._made[name] = self._model(provider, model_id)
+        return made
+
+    def _model(self, provider: str, model_id: str, headers: RunHeaders | None = None) -> Model:
         from treadle.models.providers.wires import connect_to, wire_of  # noqa: PLC0415  loaded on first use
 
         endpoint = self._config.endpoint(provider)
         wire = wire_of(endpoint.type)
-        connection = self._connections.get(endpoint.name)
-        if connection is None:
-            connection = self._connections[endpoint.name] = connect_to(endpoint)
-        self._made[name] = model = wire.model_over(
+        if endpoint.name not in self._connections:
+            self._connections[endpoint.name] = connect_to(endpoint)
+        connection: Connection = self._connections[endpoint.name]
+        if headers is not None:
+            from treadle.models.providers.run_headers import HeaderedConnection  # noqa: PLC0415  few runs have any
+
+            connection = HeaderedConnection(connection, headers)
+        return wire.model_over(
             connection, endpoint, model_id, abilities_of(self._config, endpoint, model_id)
         )
-        return model
 
 
 def abilities_of(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
@@ -18,6 +18,7 @@ from treadle._internal.redaction import Redactor
 from treadle.agents.agent import Agent
 from treadle.agents.templates import expand_message
 from treadle.config import Config
+from treadle.errors import AgentError
 from treadle.events.hooks import Hook, hooks_of
 from treadle.journal.entries import Fork
 from treadle.journal.journal import Journal
@@ -44,11 +45,14 @@ from treadle.runtime.options import (
     output_settings,
 )
 from treadle.runtime.prompt import as_begun, earlier_of, run_id_of
-from treadle.runtime.session import RunOptions
+from treadle.runtime.session import ResumeOptions, RunOptions
 from treadle.runtime.toolbox_factory import Toolboxes
 from treadle.tools.builtin.complete import Complete
 from treadle.tools.tool import LateTools, Tool
 from treadle.types import NOTHING_SET, Limits, Mode
+
+if TYPE_CHECKING:
+    from treadle.models.providers.run_headers import RunHeaders
 
 
 class More(NamedTuple):
@@ -163,7 +167,8 @@ class Assembly:
             "model": chosen.model,
             "model_name": chosen.name,
             "models": chosen.names,
-            "redactor": self.redactor,
+            "redactor": self._redactor_of(asker),
+            "headers": asker.headers,
             "answer": agent.answer,
             "completion": agent.completion,
             "mends": agent.retries,
@@ -204,6 +209,49 @@ class Assembly:
         tools, missed = joining.take()
         return More((*more, *tools), tuple(missed), joining, anyio.current_time() - begun)
 
+    def _asker(
+        self,
+        agent: Agent[Any, Any],
+        session_id: str | None,
+        options: RunOptions,
+        origin: RunOrigin,
+    ) -> Asker:
+        submits = origin.submits
+        headers = self.headers(self.asked(agent), options, origin.caller, submits=submits)
+        run_id = run_id_of(options.get("run_id"))
+        return Asker(run_id, session_id, fork=origin.fork, submits=submits, headers=headers)
+
+    def headers(
+        self,
+        asked: str | Model,
+        options: RunOptions | ResumeOptions,
+        caller: ParentCall | None,
+        *,
+        submits: bool = False,
+    ) -> RunHeaders | None:
+        """Return the headers of a run whose model is `asked`: those of its parent, if it has one.
+
+        Raises AgentError(invalid).
+        """
+        if caller is not None:
+            return caller.plan.headers
+        if (given := options.get("headers")) is None:
+            return None
+        if submits:
+            raise AgentError(
+                "invalid",
+                "headers= cannot be submitted, because they are not stored: set them where the "
+                "run is driven, with Provider(headers=…) in the worker's configuration",
+            )
+        return self.choice.headers(asked, given)
+
+    def _redactor_of(self, asker: Asker) -> Redactor:
+        """Return the redactor of a run's errors."""
+        if asker.headers is None:
+            return self.redactor
+        sent = asker.headers.plain.values()
+        return Redactor({*self.config.secrets(), *self._learned, *sent})
+
     async def plan_from(
         self,
         agent: Agent[Any, Any],
@@ -216,11 +264,11 @@ class Assembly:
         check_words(options)
         state, past, fork, caller, submits = origin
         earlier = earlier_of(options.get("messages", ()), session_id)
-        values, run_id = agent.values(options.get("inputs") or {}), run_id_of(options.get("run_id"))
+        values = agent.values(options.get("inputs") or {})
+        asker = self._asker(agent, session_id, options, origin)
         if not submits:
             await self.toolboxes.confining.check(agent)
         limits = merged_limits(options.get("limits"), agent)
-        asker = Asker(run_id, session_id, fork=fork, submits=submits)
         chosen = await self.choice.choose(self.asked(agent), asker, limits)
         check_images(prompt, chosen)
         prompt, scaled = await fitted_message(prompt)
@@ -251,7 +299,7 @@ class Assembly:
             **labels_of(options),
             parent_run_id=caller and caller.plan.run_id,
             parent_call_id=caller and caller.call_id,
-            family=caller.plan.family if caller else session_id or run_id,
+            family=caller.plan.family if caller else session_id or asker.run_id,
             on_ask="wait" if options.get("on_approval") else options.get("on_ask", "deny"),
             on_unknown=options.get("on_unknown", "tell"),
             fork=fork,

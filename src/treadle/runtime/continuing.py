@@ -220,14 +220,14 @@ async def resumed_plan(
     _check_open_calls(agent, more, state)
     last = state.model if isinstance(agent.model, str | None) else None
     wanted = assembly.asked(agent, options.get("model") or last)
-    asker = Asker(started.run_id, started.session_id, state=state)
+    headers = assembly.headers(wanted, options, caller)
+    asker = Asker(started.run_id, started.session_id, state=state, headers=headers)
     chosen = await assembly.choice.choose(wanted, asker, limits)
     system, changed = system_again(agent, started, state)
     settings, dropped = merged_settings(
         NOTHING_SET, state.agent.settings.over(output_settings(agent)), chosen.model
     )
-    if state.context.call_ids:  # only calls start child runs
-        await _count_children(assembly.journal, started.run_id, state)
+    await _count_children(assembly.journal, started.run_id, state)
     mode = checked_mode(options.get("mode") or state.mode)
     return Plan(
         **assembly.shared(agent, chosen, asker, more, caller),
@@ -253,6 +253,8 @@ async def resumed_plan(
 
 async def _count_children(journal: Journal, run_id: str, state: RunState) -> None:
     """Add the usage of child runs at any depth, because limits apply to all of them."""
+    if not state.context.call_ids:  # only calls start child runs
+        return
     for child in await journal.children(run_id):
         spent = await journal.load(child.run_id)
         await _count_children(journal, child.run_id, spent)

@@ -119,7 +119,7 @@ async def _plan(
     plan = before.plan
     await assembly.toolboxes.confining.check(agent)
     more = await assembly.more_tools(agent, plan.limits)
-    asker = Asker(plan.run_id, plan.session_id)
+    asker = Asker(plan.run_id, plan.session_id, headers=plan.headers)
     chosen = await assembly.choice.choose(assembly.asked(agent), asker, plan.limits)
     settings, dropped = merged_settings(
         output_settings(agent), agent.settings.over(assembly.settings), chosen.model

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import AsyncGenerator, Callable
 from itertools import dropwhile
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from treadle.budget.price_list import Prices
 from treadle.budget.prices import Pricing, needed
@@ -28,6 +28,9 @@ from treadle.models.model import Model
 from treadle.models.providers.fallback import FallbackModel
 from treadle.models.registry import Models
 from treadle.types import NO_LIMITS, Limits
+
+if TYPE_CHECKING:
+    from treadle.models.providers.run_headers import RunHeaders
 
 
 class ChosenModel(NamedTuple):
@@ -56,6 +59,7 @@ class Asker(NamedTuple):
     fork: Fork | None = None
     submits: bool = False
     """True if another process will call the model, with its own key."""
+    headers: RunHeaders | None = None
 
 
 replaced: dict[str, str | Model] = {}
@@ -117,6 +121,27 @@ class ModelChoice:
                 needed(chosen.prices(name), name)
         return chosen
 
+    def headers(self, asked: str | Model, given: object) -> RunHeaders | None:
+        """Return the headers of a run, for the provider of its model `asked`; None for a script or
+        a tape. Raises AgentError(invalid).
+        """
+        from treadle.models.providers.run_headers import RunHeaders  # noqa: PLC0415  few runs have any
+
+        first = asked.models[0] if isinstance(asked, FallbackModel) else asked
+        name = first if isinstance(first, str) else first.name
+        provider, _ = self._config.split(name) if isinstance(first, str) else name.split(":", 1)
+        if (headers := RunHeaders.of(provider, given)) is None:
+            return None
+        if provider in ("script", "tape"):
+            return None
+        if provider == "record" or not isinstance(first, str):
+            raise AgentError(
+                "invalid",
+                f"headers= cannot be sent by {name!r}: they reach models that are given by their "
+                "name, like 'anthropic:claude-haiku-5-5'",
+            )
+        return headers
+
     async def is_priced(self, asked: str | Model) -> bool:
         """Return True if the prices of all models that may be used are known, so that a cost limit
         can be enforced.
@@ -157,7 +182,7 @@ class ModelChoice:
         if self._models.plays(name, scope=scope):
             run_id = asker.run_id if asker.state is not None else None
             place = await _used_up(self._journal, name, run_id, asker.session_id, asker.fork)
-        found = self._models.get(name, scope=scope, place=place)
+        found = self._models.get(name, scope=scope, place=place, headers=asker.headers)
         return (found.name if name.startswith("record:") else name), found
 
     def _priced(

@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, Protocol, TypedDict
 from typing_extensions import Unpack
 
 from treadle._internal.other_names import OPTIONS
+from treadle._internal.redaction import Secret
 from treadle.agents.agent import Agent, Deps
 from treadle.errors import AgentError
 from treadle.events.callbacks import Callbacks, Listeners
@@ -30,7 +31,22 @@ from treadle.tools.tool import Tool
 from treadle.types import Limits, Mode, OnAsk, OnUnknown, Settings, Time
 
 
-class SessionOptions(TypedDict, total=False):
+class DriverOptions(TypedDict, total=False):
+    """Options for the process that drives a run, not stored. A resume takes them again."""
+
+    headers: Mapping[str, str | Secret]
+    """Headers of requests to the provider of the run's model, also from child runs."""
+    on_approval: Approver
+    """Function that is called for each call that needs approval, and returns `Approve()` or
+    `Deny(reason)`.
+
+    The run and its children wait for the answer.
+    """
+    callbacks: Callbacks
+    on_event: Callable[[Event], object]
+
+
+class SessionOptions(DriverOptions, total=False):
     """Options of every way to start a run."""
 
     inputs: Mapping[str, Any]
@@ -57,14 +73,6 @@ class SessionOptions(TypedDict, total=False):
     """Handling of once-calls that were interrupted by their timeout or the death of the process:
     `tell` the model (default), `wait` for a user, or `fail`.
     """
-    on_approval: Approver
-    """Function that is called for each call that needs approval, and returns `Approve()` or
-    `Deny(reason)`.
-
-    The run and its children wait for the answer.
-    """
-    callbacks: Callbacks
-    on_event: Callable[[Event], object]
 
 
 class RunOptions(SessionOptions, total=False):
@@ -120,7 +128,7 @@ class WakeOptions(AnswerOptions, total=False):
     """New place in a queue."""
 
 
-class ResumeOptions(AnswerOptions, total=False):
+class ResumeOptions(AnswerOptions, DriverOptions, total=False):
     """Options of a resume; the default of each is the run's own value."""
 
     on_unknown: OnUnknown
@@ -136,9 +144,6 @@ class ResumeOptions(AnswerOptions, total=False):
     cwd: str | Path
     limits: Limits
     on_ask: OnAsk
-    on_approval: Approver
-    callbacks: Callbacks
-    on_event: Callable[[Event], object]
 
 
 _KINDS: Final[Mapping[str, tuple[type, str]]] = {
@@ -339,11 +344,7 @@ class Session(Generic[Deps, Out]):
             raise AgentError(
                 "busy", f"session {self.id!r} is running: its agent can be changed between runs"
             )
+        given = {"model": model, "tools": tools, "instructions": instructions}
+        changes: dict[str, Any] = {name: to for name, to in given.items() if to is not None}
         changed = agent or self._agent
-        if model is not None:
-            changed = replace(changed, model=model)
-        if tools is not None:
-            changed = replace(changed, tools=tools)
-        if instructions is not None:
-            changed = replace(changed, instructions=instructions)
-        self._agent = changed
+        self._agent = replace(changed, **changes) if changes else changed

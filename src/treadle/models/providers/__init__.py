@@ -30,6 +30,7 @@ model.py defines the contract and retry.py retries. Entry points: the module of 
     real_requests.py    refusal of requests to providers, for tests
     refusals.py         error responses of servers as `AgentError`s
     schema_parts.py     helpers for translating JSON Schemas
+    run_headers.py      headers of one run, for one provider
     scripted.py         a model that replays a script, entry by entry
     sse.py              a parser of server-sent events
     structured.py       structured output for models without native support

@@ -17,6 +17,8 @@ from treadle.errors import AgentError
 
 BODY_BYTES_MAX = 64 * 1024 * 1024
 ERROR_BYTES_MAX = 64 * 1024
+LISTED = ("anthropic-beta", "openai-beta")
+"""Headers whose values are lists, so that several sources can add to them."""
 
 
 class HttpReply(Protocol):
@@ -54,8 +56,8 @@ class Connection(Protocol):
     def post(
         self, path: str, body: bytes, headers: Mapping[str, str]
     ) -> AbstractAsyncContextManager[HttpReply]:
-        """Send a request once. `headers` (lower-case names) extend the connection's own: a value
-        for an existing name is appended after a comma.
+        """Send a request once. `headers` (lower-case names) extend the connection's own, as
+        `joined` does.
 
         Redirects are returned as responses and never followed. Entering the context raises
         AgentError: network (refused, lost), timeout, or invalid (address, certificate). Leaving it
@@ -68,6 +70,16 @@ class Connection(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+def joined(own: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers `own` with `more`, whose values replace others of the same name, or are
+    appended to them if the header is a list.
+    """
+    both = dict(own)
+    for name, value in more.items():
+        both[name] = f"{own[name]},{value}" if name in LISTED and name in own else value
+    return both
 
 
 class ReadTimeout:

@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 
 from treadle.errors import AgentError
+from treadle.models.providers.connection import joined
 from treadle.models.providers.http_dialing import Route, dial, proxy_for
 from treadle.models.providers.http_protocol import HttpProtocol, request_head
 
@@ -147,8 +148,7 @@ class Pool:
             await protocol.wait_closed()
 
     def head(self, method: str, path: str, headers: Mapping[str, str], route: Route) -> bytes:
-        """Return the head of a request without its end. A value for a header that the connection
-        already has is appended after a comma.
+        """Return the head of a request without its end.
 
         Raises AgentError(invalid) for a header with a line break.
         """
@@ -162,11 +162,7 @@ class Pool:
     def _new_head(self, method: str, path: str, headers: Mapping[str, str], route: Route) -> bytes:
         # a default port is omitted from the host
         authority = route.authority.removesuffix(":443" if route.tls is not None else ":80")
-        all_headers = {**self._headers}
-        for name, value in headers.items():
-            own = self._headers.get(name)
-            all_headers[name] = value if own is None else f"{own},{value}"
-        lines, target = [*all_headers.items()], self._target(path)
+        lines, target = [*joined(self._headers, headers).items()], self._target(path)
         if route.proxy is not None and route.tls is None:  # the proxy forwards the request
             lines, target = lines + route.proxy.headers, f"http://{authority}{target}"
         try:
