@@ -233,11 +233,9 @@ class Agent(Generic[Deps, Out]):
     @cached_property
     def is_dynamic(self) -> bool:
         """True if a run must evaluate functions of this definition before it starts."""
-        return (
-            callable(self.instructions)
-            or callable(self.tools)
-            or any(map(is_conditional, self.own_tools))
-        )
+        headers = [getattr(server, "headers", None) for server in self.mcp_servers]
+        functions = any(map(callable, (self.instructions, self.tools, *headers)))
+        return functions or any(map(is_conditional, self.own_tools))
 
     def evaluated_from(self, definition: Agent[Deps, Out], found: Evaluated) -> Agent[Deps, Out]:
         """Return this agent, marked as the evaluated form of `definition`."""

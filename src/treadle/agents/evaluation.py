@@ -1,8 +1,8 @@
-"""Evaluation of a definition's functions for one run: its instructions, its tools, and their
-conditions.
+"""Evaluation of a definition's functions for one run: its instructions, its tools, their
+conditions, and the headers of its MCP servers.
 
-The result is journaled. A resumed run reuses it instead of calling the functions again, so that
-instructions and tools stay the same. Entry point: `evaluated`.
+The result is journaled, except for the headers. A resumed run reuses it instead of calling the
+functions again, so that instructions and tools stay the same. Entry point: `evaluated`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from treadle.journal.entries import Evaluated
 from treadle.models.model import ToolDefinition
 from treadle.tools.offered import GoneTool, RedefinedTool, is_conditional, offer_of
 from treadle.tools.run_context import RunContext, called_with
-from treadle.tools.tool import Tool
+from treadle.tools.tool import Tool, ToolProvider
 
 if TYPE_CHECKING:
     from treadle.agents.agent import Agent
+    from treadle.tools.mcp.server import McpServer
 
 
 async def evaluated(
@@ -46,6 +47,7 @@ async def evaluated(
         by_name = {tool.name: tool for tool in tools}
         tools = [_as_offered(by_name.get(one.name), one) for one in offers]
         definitions = offers
+    agent = replace(agent, mcp_servers=await _servers(agent, ctx))
     return _as_found(agent, Evaluated(instructions=text, tools=definitions), tools)
 
 
@@ -71,6 +73,12 @@ async def _listed(agent: Agent[Any, Any], ctx: RunContext[Any]) -> Sequence[Tool
     return replace(
         agent, instructions="", inputs={}, tools=tuple(cast("Iterable[Tool[Any]]", tools))
     ).own_tools
+
+
+async def _servers(agent: Agent[Any, Any], ctx: RunContext[Any]) -> Sequence[ToolProvider]:
+    """Return the agent's MCP servers, with the headers of this run."""
+    given = cast("Sequence[McpServer]", agent.mcp_servers)
+    return [await one.for_run(ctx) if callable(one.headers) else one for one in given]
 
 
 def _as_offered(tool: Tool[Any] | None, offer: ToolDefinition) -> Tool[Any]:

@@ -24,6 +24,7 @@ from treadle.tools.tool import LateTools
 
 if TYPE_CHECKING:
     from treadle.tools.mcp import McpServer, McpServers, ServerQuestion, ServerStatus
+    from treadle.tools.mcp.joining import Joining
 
 
 class RuntimeServers:
@@ -74,15 +75,30 @@ class RuntimeServers:
         `to_the_end`: wait until each has responded or failed. Raises AgentError(invalid) without
         the SDK, or outside `async with`.
         """
+        from treadle.tools.mcp.server import RunServer  # noqa: PLC0415  only if there are servers
+
         servers, taken = (
             cast("Sequence[McpServer]", agent.mcp_servers),
             [tool.name for tool in agent.own_tools],
         )
-        self._learn(frozenset(secret for server in servers for secret in server.secrets))
+        # headers of single runs are masked by their server alone: there may be very many
+        self._learn(
+            frozenset(
+                secret
+                for one in servers
+                if not isinstance(one, RunServer)
+                for secret in one.secrets
+            )
+        )
         wait_s = math.inf if to_the_end else max(server.wait_s for server in servers)
         return await self._opened().join(
             servers, taken=taken, within_s=min(wait_s, math.inf if within_s is None else within_s)
         )
+
+    def release(self, joined: LateTools) -> None:
+        """End the use of what `join` returned, when its run is no longer driven."""
+        if self._servers is not None:
+            self._servers.release(cast("Joining", joined))
 
     def standing(self, agent: Agent[Any, Any]) -> list[ServerStatus]:
         """Return the status of the agent's servers without starting any. Blocks while it reads a

@@ -22,6 +22,7 @@ from treadle.events.hub import Hub
 from treadle.events.live_deltas import DeltaPlace, Relay
 from treadle.loop.ending import as_error
 from treadle.loop.loop import Run
+from treadle.loop.plan import Plan
 from treadle.messages.message import Prompt
 from treadle.messages.result import Out, RunResult
 from treadle.models.retry import RetryPolicy
@@ -226,6 +227,7 @@ class Runs:
         try:
             await job.run.drive()
             while (following := job.run.next) is not None:  # another agent continues
+                self._release_servers(job.run.plan)
                 following.follow(job.run)
                 job.run = following
                 self.busy.follow(following)
@@ -253,12 +255,18 @@ class Runs:
             self.release(job)
             await self._assembly.toolboxes.confining.tidy()
 
+    def _release_servers(self, plan: Plan) -> None:
+        if plan.late_tools is not None:
+            self._assembly.served.release(plan.late_tools)
+
     def release(self, job: RunHandle[Any]) -> None:
         """Forget a run that is no longer driven here."""
         plan = job.run.plan
         self._jobs.pop(plan.run_id, None)
         self._children.forget(plan.run_id)
         self._relay.end(plan.run_id)
+        if plan.late_tools is not None:
+            self._release_servers(plan)
         if abandoned_calls(plan.run_id) or job.run.state.unknown_calls:
             self.late.keep(job.run)
         self.fewer.set()

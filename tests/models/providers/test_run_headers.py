@@ -76,9 +76,10 @@ async def test_the_same_provider_of_a_child_receives_the_headers_and_another_doe
 async def test_an_agent_that_takes_over_sends_the_headers() -> None:
     clerk = Agent(name="clerk", model="office:m")
     first = Agent(name="first", model="office:m", handoffs=[clerk])
-    async with serving(calls("to_clerk", "{}"), GOOD) as server, opened(server.url) as rt:
+    steps = [calls("transfer_to_clerk", '{"reason": "x"}'), GOOD]
+    async with serving(*steps) as server, opened(server.url) as rt:
         result = await rt.run(first, "Hello.", headers=TENANT)
-    assert result.outcome is Outcome.COMPLETED
+    assert (result.outcome, result.agent) == (Outcome.COMPLETED, "clerk")
     assert [seen.headers["x-tenant"] for seen in server.seen] == ["acme"] * 2
 
 

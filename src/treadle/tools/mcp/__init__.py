@@ -27,13 +27,14 @@ from __future__ import annotations
 
 from treadle.tools.mcp.pins import ChangedTool, Pins
 from treadle.tools.mcp.questions import Ask, ServerQuestion
-from treadle.tools.mcp.server import McpServer
+from treadle.tools.mcp.server import HeaderSource, McpServer
 from treadle.tools.mcp.servers import McpServers
 from treadle.tools.mcp.upkeep import ServerStatus
 
 __all__ = [
     "Ask",
     "ChangedTool",
+    "HeaderSource",
     "McpServer",
     "McpServers",
     "Pins",

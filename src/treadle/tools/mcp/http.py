@@ -46,7 +46,7 @@ async def http(server: McpServer) -> AsyncGenerator[Streams]:
     """Open the transport. Raises Unreachable for an invalid address."""
     assert server.url is not None, "a server of this kind has one"
     timeout = httpx2.Timeout(CONNECT_S, read=max(IDLE_S, server.timeout_s + SIDE_S), write=30.0)
-    headers = {"accept-encoding": "identity", **revealed(server.headers)}
+    headers = {"accept-encoding": "identity", **revealed(server.fixed_headers)}
     try:
         client = _Client(server.url, headers=headers, auth=server.auth, timeout=timeout)
     except (httpx2.HTTPError, ValueError, TypeError, httpx2.InvalidURL) as e:

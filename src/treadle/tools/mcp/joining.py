@@ -30,8 +30,9 @@ class Joining:
         self.notes: list[str] = []
         """Messages for the user, not taken yet."""
         self._names = {*taken}
-        self._servers = tuple(dict.fromkeys(server.name for server in servers))
-        self._open = list(dict.fromkeys(servers))
+        self._names_of_servers = tuple(dict.fromkeys(server.name for server in servers))
+        self.servers = tuple(dict.fromkeys(servers))
+        self._open = [*self.servers]
         """Servers whose tools the run has not taken, in order."""
         self._late = False
         self._settled = anyio.Event()
@@ -71,7 +72,7 @@ class Joining:
         """Return another server whose names include this tool's: `a` has a tool `b_do`, and there
         is a server `a_b`. None if there is none.
         """
-        longer = [name for name in self._servers if len(name) > len(server.name)]
+        longer = [name for name in self._names_of_servers if len(name) > len(server.name)]
         return next((name for name in longer if tool.name.startswith(f"{name}_")), None)
 
     def _of(self, server: McpServer) -> list[McpTool]:

@@ -1,6 +1,6 @@
 """Definition of an MCP server: its address, the wanted tools, and how far it is trusted.
 
-upkeep.py connects. Entry points: `McpServer`.
+upkeep.py connects. Entry points: `McpServer`; `RunServer`, which has the headers of one run.
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import cached_property
+from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 from urllib.parse import urlsplit, urlunsplit
 
+import anyio
 import msgspec
 from typing_extensions import override
 
 from treadle._internal.redaction import Redactor, Secret
 from treadle._internal.secret_patterns import MASK, keys_in_path, names_a_secret
 from treadle.errors import AgentError
+from treadle.tools.run_context import RunContext
 
 if TYPE_CHECKING:
     import httpx2
@@ -36,6 +39,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _USER = re.compile(r"^[^/@]*@")
 
 SecretText: TypeAlias = "str | Secret"
+HeaderSource: TypeAlias = Callable[[RunContext[Any]], Awaitable[Mapping[str, SecretText]]]
+"""Async function that returns the headers of one run."""
 
 
 class ServerSettings(Protocol):
@@ -72,7 +77,9 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             secrets.
         cwd: Working directory of the program. None: that of this process.
         url: URL of a server on streamable HTTP.
-        headers: HTTP headers, sent only to that host. The values are secrets.
+        headers: HTTP headers, sent only to that host. The values are secrets. Or an async function
+            of the run's context that returns them, for example with the token of its user. It is
+            called when a run begins or resumes.
         auth: One of the SDK's OAuth providers (`mcp.client.auth`).
         tools: The only tools to offer, by the server's own names. None: all.
         timeout_s: Timeout of one call in seconds, excluding the time for questions to the user.
@@ -90,7 +97,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     env: Mapping[str, SecretText] = {}
     cwd: Path | str | None = None
     url: str | None = None
-    headers: Mapping[str, SecretText] = {}
+    headers: Mapping[str, SecretText] | HeaderSource = {}
     auth: httpx2.Auth | None = None
     tools: Sequence[str] | None = None
     timeout_s: float = TIMEOUT_S
@@ -119,6 +126,42 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             trust_hints=settings.trust_hints,
         )
 
+    async def for_run(self, ctx: RunContext[Any]) -> McpServer:
+        """Return this server with the headers that its function returns for a run.
+
+        Raises AgentError: auth if the function fails, timeout after `start_timeout_s`, invalid for
+        a wrong result.
+        """
+        source = self.headers
+        if not callable(source):
+            return self
+        whose, so = f"headers= of the MCP server {self.name!r}", "so the run does not start"
+        given: object = None
+        try:
+            with anyio.move_on_after(self.start_timeout_s) as limit:
+                found: object = source(ctx)
+                given = await found if isawaitable(found) else found
+        except AgentError:
+            raise
+        except Exception as e:
+            # its text may contain a secret
+            text = f"{whose} raised {type(e).__name__}, {so}: check the function"
+            raise AgentError("auth", text, sent=False) from e
+        if limit.cancelled_caught:
+            text = f"{whose} returned nothing within start_timeout_s, {self.start_timeout_s:g} s"
+            raise AgentError("timeout", f"{text}, {so}", sent=False)
+        if not isinstance(given, Mapping):
+            text = f"{whose} returned {type(given).__name__}, {so}: return headers by name"
+            raise AgentError("auth", f"{text}, like {{'Authorization': 'Bearer …'}}", sent=False)
+        fields: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
+        fields["headers"] = given
+        return RunServer(**fields)
+
+    @property
+    def fixed_headers(self) -> Mapping[str, SecretText]:
+        """Headers of every run; empty if a function returns those of each."""
+        return {} if callable(self.headers) else self.headers
+
     def _fault(self) -> str | None:
         if not _NAME.fullmatch(self.name):
             return (
@@ -135,6 +178,8 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return "its url must be one of http or https, with a host"
         if self.url is None and (self.headers or self.auth):
             return "headers and auth are for a server with a url"
+        if callable(self.headers) and self.auth is not None:
+            return "pass either auth= or a function as headers="
         if self.url is not None and (self.env or self.cwd):
             return "env and cwd are for a server with a command"
         if any("\0" in word for word in (*self.command, *self.env, *revealed(self.env).values())):
@@ -153,14 +198,13 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         for name, like in (("command", "['npx', '-y', 'some-server']"), ("tools", "['search']")):
             if not _are_texts(fields[name] or ()):
                 return f"{name}= takes a list of texts, like {name}={like}"
+        fields["headers"] = headers = self.fixed_headers
         for name in ("env", "headers"):
             if not isinstance(fields[name], Mapping) or not _are_texts(
                 [*fields[name], *_plain(fields[name])]
             ):
                 return f"{name}= takes texts by name, like {name}={{'NAME': 'value'}}"
-        if any(
-            mark in text for text in (*self.headers, *_plain(self.headers)) for mark in "\r\n\0"
-        ):
+        if any(mark in text for text in (*headers, *_plain(headers)) for mark in "\r\n\0"):
             return "no header holds a line break"
         return None
 
@@ -174,7 +218,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Key of the connection. Servers that differ only in `tools`, `timeout_s` or `trust_hints`
         share one.
         """
-        env, headers = revealed(self.env), revealed(self.headers)
+        env, headers = revealed(self.env), revealed(self.fixed_headers)
         where = (
             tuple(self.command),
             str(self.cwd or ""),
@@ -199,7 +243,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             if value == os.environ.get(name) and not names_a_secret(name)
         }
         variables = [value for name, value in revealed(self.env).items() if name not in handed_on]
-        sent = revealed(self.headers).values()
+        sent = revealed(self.fixed_headers).values()
         bare = [value.partition(" ")[2] for value in sent]  # the x in "Bearer x"
         return frozenset(
             [*variables, *sent, *bare, *([] if self.url is None else _secrets_in(self.url))]
@@ -225,6 +269,12 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @override
     def __repr__(self) -> str:
         return f"<McpServer {self.name!r} at {self.redactor.text(self.place)}>"
+
+
+class RunServer(McpServer, frozen=True, kw_only=True, eq=False, dict=True):
+    """MCP server with the headers of one run. Runs share a connection only if their headers are
+    equal; it is closed some time after the last of them.
+    """
 
 
 def _are_texts(values: object) -> bool:

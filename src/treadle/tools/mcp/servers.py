@@ -27,7 +27,7 @@ from treadle.tools.mcp.joining import Joining
 from treadle.tools.mcp.listing import Offered
 from treadle.tools.mcp.pins import ACCEPT, NAMES_CHARS_MAX, TOOLS_MAX, Pins
 from treadle.tools.mcp.questions import Ask
-from treadle.tools.mcp.server import McpServer
+from treadle.tools.mcp.server import McpServer, RunServer
 from treadle.tools.mcp.tool import McpTool
 from treadle.tools.mcp.upkeep import ServerStatus, Upkeep
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("treadle")
 
+IDLE_MOST = 32
+"""Maximum number of connections with the headers of ended runs."""
 INSTALL = "pip install 'treadle[mcp]'"
 Warn = Callable[[str], None]
 
@@ -65,6 +67,10 @@ class McpServers:
         self._upkeeps: dict[Hashable, Upkeep] = {}
         """Upkeeps by connection. Agents that use different tools of one server share a
         connection.
+        """
+        self._runs: dict[Hashable, int] = {}
+        """Number of runs that use a connection of a `RunServer`, in the order in which they began
+        or ended. The idle ones are closed in this order.
         """
         self._group: TaskGroup | None = None
         self._context = contextvars.copy_context()
@@ -134,11 +140,34 @@ class McpServers:
         """
         self._check()
         assert self._group is not None, "it was checked"
+        for server in servers:
+            if callable(server.headers):
+                raise AgentError(
+                    "invalid",
+                    f"headers= of the MCP server {server.name!r} is a function of a run: pass the "
+                    "server to an agent, or headers by name",
+                )
         joining = Joining(servers, taken)
+        for server in joining.servers:
+            if isinstance(server, RunServer):
+                self._runs[server.process] = self._runs.pop(server.process, 0) + 1
         for server in dict.fromkeys(servers):
             self._group.start_soon(self._ask_one, server, joining)
         await joining.wait(within_s)
         return joining
+
+    def release(self, joining: Joining) -> None:
+        """End the use of servers with the headers of one run. A connection without runs is kept for
+        the user's next run, until `IDLE_MOST` others are.
+        """
+        for server in joining.servers:
+            if isinstance(server, RunServer):
+                self._runs[server.process] = self._runs.pop(server.process) - 1
+        idle = [process for process, runs in self._runs.items() if not runs]
+        for process in idle[: max(len(idle) - IDLE_MOST, 0)]:
+            del self._runs[process]
+            if (upkeep := self._upkeeps.pop(process, None)) is not None:
+                upkeep.end()
 
     def standing(self, servers: Sequence[McpServer]) -> list[ServerStatus]:
         """Return the status of each server, in order, without contacting any. Blocks while it reads

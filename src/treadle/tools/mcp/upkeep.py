@@ -110,6 +110,7 @@ class Upkeep:
         self._era: Era = server.protocol
         self._now: McpConnection | None = None
         self._listed: _Listed | None = None
+        self._ended = False
         self._trouble = ""
         """Reason why there is no connection; empty if there is one."""
         self._listing = anyio.Lock()
@@ -210,6 +211,10 @@ class Upkeep:
 
     async def _connected(self) -> McpConnection:
         """Return the connection, opening it if needed. Raises Unreachable."""
+        if self._ended:
+            raise Unreachable(
+                f"the MCP server {self.server.name!r} was closed with its runtime, or after its run"
+            )
         if self._now is not None and not self._now.is_usable and self._now.settled.is_set():
             await self._buried(self._now)
         if self._now is None:
@@ -254,6 +259,8 @@ class Upkeep:
         )
 
     def end(self) -> None:
+        """Start ending the connection, for good."""
+        self._ended = True
         if self._now is not None:
             self._now.end("it was closed")
 
