@@ -12,7 +12,7 @@ import pytest
 
 from tests.models.providers.loopback import document, proxying, serving
 from tests.models.providers.test_openai_chat_model import answer, chunk
-from treadle import Agent, Outcome, Runtime
+from treadle import Agent, Outcome, Runtime, check_history
 from treadle.config import AccessToken, Config, Provider, Secret
 from treadle.messages.result import RunResult
 from treadle.models.providers.access_tokens import AccessTokens
@@ -120,6 +120,45 @@ async def test_a_function_that_fails_is_an_error_before_anything_is_sent(returne
     assert "token= of the provider 'office'" in result.error.message
     assert "nothing was sent" in result.error.message
     assert "hunter2" not in result.error.message
+
+
+async def test_a_function_that_hangs_is_given_up_and_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("treadle.models.providers.access_tokens.WITHIN_S", 0.001)
+    calls = 0
+
+    async def source() -> Secret:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            await anyio.sleep_forever()
+        return Secret("t1")
+
+    async with serving(GOOD, GOOD) as server, office(server.url, source) as rt:
+        first = await rt.run(AGENT, "Hello.", session="s")
+        second = await rt.run(AGENT, "And now?", session="s")
+    assert (first.text, first.metrics.retries, second.text) == ("Hello.", 1, "Hello.")
+    assert len(server.seen) == 2
+    check_history(second.messages)
+
+
+@pytest.mark.parametrize("fails", [None, ValueError("hunter2")])
+async def test_a_run_without_a_token_leaves_a_valid_session(fails: Exception | None) -> None:
+    bad = True
+
+    async def source() -> Any:
+        if bad and fails is not None:
+            raise fails
+        return None if bad else Secret("t1")
+
+    async with serving(GOOD) as server, office(server.url, source) as rt:
+        failed = await rt.run(AGENT, "Hello.", session="s")
+        bad = False
+        good = await rt.run(AGENT, "Hello again.", session="s")
+    assert (failed.outcome, failed.metrics.usage.total_tokens) == (Outcome.ERROR, 0)
+    assert (good.outcome, len(server.seen)) == (Outcome.COMPLETED, 1)
+    check_history(good.messages)
 
 
 async def test_a_provider_has_a_proxy_of_its_own() -> None:

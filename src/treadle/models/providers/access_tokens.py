@@ -20,6 +20,8 @@ from treadle.models.providers.identity import Identity
 
 EARLY_S = 30.0
 """Seconds before its expiry from which a token is replaced, so that it is valid on arrival."""
+WITHIN_S = 30.0
+"""Seconds after which a function that has not returned a token is given up."""
 UNAUTHORIZED = 401
 _RETURNS = "an AccessToken, or a Secret that does not expire, from treadle.config"
 
@@ -63,8 +65,10 @@ class AccessTokens:
     async def _fetched(self) -> tuple[str, float]:
         """Fetch a token, with the time until which it is used."""
         whose = f"token= of the provider {self._label!r}"
+        found: object = None
         try:
-            found: object = await self._source()
+            with anyio.move_on_after(WITHIN_S) as limit:
+                found = await self._source()
         except Exception as e:
             # its text may contain a secret
             raise AgentError(
@@ -72,6 +76,11 @@ class AccessTokens:
                 f"{whose} raised {type(e).__name__}, so nothing was sent: check the function",
                 sent=False,
             ) from e
+        if limit.cancelled_caught:
+            text = f"{whose} returned nothing within {WITHIN_S:g} s, so nothing was sent: check the"
+            raise AgentError(
+                "timeout", f"{text} function, and give its requests a timeout", sent=False
+            )
         token = AccessToken(value=found) if isinstance(found, Secret) else found
         if type(token) is not AccessToken:
             raise AgentError(
