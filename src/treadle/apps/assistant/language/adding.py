@@ -24,49 +24,20 @@ _TASK = "tsk|task|tasks|todo|todos|to-do|to-dos|item|items|entry|entries|reminde
 _COUNT = "two|three|four|five|six|seven|a|few|some|several|couple|2|3|4|5|6"
 _NOUN = Phrases.plain(
     [
-        (
-            f"me? a|an|the|this|these|those|another|one|my? following|new|more? {_LEVEL}? "
-            f"priority|prio? {_TASK}"
-        ),
-        f"me? a|an|another? very|new? {_LEVEL}|high-priority|low-priority priority? {_TASK}",
+        f"me? a|an|the|this|these|those|another|one|my? following|new|more? {_LEVEL}? priority|prio? {_TASK}",
         f"the|these? following|new? {_COUNT} new|more? {_TASK}",
-        "another one|thing",
-        "to my|the|our? to-do|todo|task? list",
-        "on my|the|our? to-do|todo|task? list",
     ]
 )
 _LEADS = Phrases.plain(
     [
         "to|called|named|titled|labelled|entitled|saying|says|reading|that|about|regarding|for|where|:|-|\u2013|—|of|me",
-        "that|which says|reads|is called|named?",
-        "with? the? title|name|text of|is|as?",
-        "to remind me to|that|about?",
         "for me to",
-        "of|about",
-        "so i|we? remember|dont forget to",
-        "that i|we need|have|should|must|ought to?",
         "i need|have to",
-        "to my|the|our? to-do|todo|task? list to?",
-        "as follows",
-        "to do:",
     ]
 )
 _TAILS = Phrases.plain(
     [
-        (
-            "to|on|in|into|onto my|the|our|your to-do|todo|task|tasks|shopping|grocery? "
-            "list|tasks|todos|lists"
-        ),
-        "to|on|in|into|onto my|the|our|your todo|to-do",
-        "to|on|onto list|it",
-        (
-            "as a|an|my new? high|medium|low|urgent|important? priority? "
-            "task|todo|to-do|item|reminder|tasks"
-        ),
-        "as tasks|todos|items|reminders",
-        "to be done|list",
-        "please|pls|thanks|too",
-        "for me",
+        "to|on|in|into|onto my|the|our|your to-do|todo|task|tasks|shopping|grocery? list|tasks|todos|lists",
     ]
 )
 _EMPTY = known(

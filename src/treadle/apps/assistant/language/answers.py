@@ -37,7 +37,6 @@ _LEADS = known(
 _SMALL = known("""the a an one task my i mean meant about with of for to it is please that""")
 _CHOOSING = known("the i mean meant want its option choose pick take id say")
 _ALL = ("all", "both", "all of them", "both of them", "every one", "everything")
-_NUMBERS = ("one", "two", "three", "four", "five")
 
 _WORDS = 30
 """Maximum words of a choice; longer text is a new message."""
@@ -66,8 +65,6 @@ def answered(
     rest = list(words[start : max(closed(keys_of(words)), start)])
     if not rest:
         return None
-    if talk.asked == "not_found":
-        return _named_again(text, rest, today, talk, before)
     gap = next((wish for wish in before if isinstance(wish, Missing)), None)
     if gap is None or gap.wants == "any":
         return None
@@ -92,12 +89,6 @@ def _chosen(text: str, words: Words, today: date, talk: Dialogue) -> tuple[Named
     keys = keys_of(rest)
     if " ".join(keys) in _ALL:
         return tuple(Named(option) for option in talk.options)
-    if len(keys) == 1 and keys[0].isdigit():
-        picked = talk.numbered(int(keys[0]))
-        return None if picked is None else (Named(picked),)
-    if len(keys) == 1 and keys[0] in _NUMBERS:
-        picked = talk.numbered(_NUMBERS.index(keys[0]) + 1)
-        return None if picked is None else (Named(picked),)
     matching = _matching(
         keys_of(rest) if not rest[0].quoted else [key_of(w) for w in rest[0].text.split()],
         talk.options,
@@ -152,20 +143,6 @@ def _aimed(
     )
 
 
-def _named_again(
-    text: str, words: Words, today: date, talk: Dialogue, before: Sequence[Wish | Missing]
-) -> tuple[Wish | Missing, ...] | None:
-    """Parse "I meant the milk one" after "I couldn't find a task about 'mlik'"."""
-    keys = keys_of(words)
-    meant = next((i for i in range(min(3, len(keys))) if keys[i] in ("mean", "meant")), None)
-    if meant is None and (
-        head_at(keys, 0) is not None or len(keys) > 4 or keys[0] in ("i", "what", "why", "no", "it")
-    ):
-        return None
-    target = target_of(text, words[meant + 1 :] if meant is not None else words, today, talk)
-    return _aimed(before, (target,), talk.about) if isinstance(target, Named) else None
-
-
 def _filled(
     text: str,
     words: Words,
@@ -181,13 +158,6 @@ def _filled(
     if head is not None and head.sure:
         return None
     if gap.wants == "task" and gap.doing is not None:
-        while (
-            len(words) > 1
-            and not words[0].quoted
-            and words[0].key in _LEADS
-            and words[0].key not in ("it", "that", "one")
-        ):
-            words = words[1:]
         target = target_of(text, words, today, talk)
         if isinstance(target, Missing) or (isinstance(target, Every) and target.filter.empty):
             return None

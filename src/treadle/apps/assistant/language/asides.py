@@ -12,7 +12,7 @@ from datetime import date
 
 import msgspec
 
-from treadle.apps.assistant.language.dates import corrected, day_at, holiday_at, looks_like_a_day
+from treadle.apps.assistant.language.dates import corrected, day_at, looks_like_a_day
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase
 
@@ -33,49 +33,21 @@ PRIORITY = Phrases(
             for words, level in LEVELS.items()
         },
         **{
-            (
-                "with|at|has? priority|prio|prioirty|prority|priorty|importance is|of|set|to? "
-                f"{words}"
-            ): level
+            f"with|at|has? priority|prio|prioirty|prority|priorty|importance is|of|set|to? {words}": level
             for words, level in LEVELS.items()
         },
         **{f"with|at? priority|prio {words}": level for words, level in LEVELS.items()},
         "high-priority|high-prio|top-priority|!high|#high|p1|prio1|!p1|#urgent|!urgent|!!!": "High",
-        "medium-priority|normal-priority|!medium|#medium|p2|!p2": "Medium",
-        "low-priority|low-prio|!low|#low|p3|p4|!p3": "Low",
         "its|thats very|really|super|so? urgent|important|critical": "High",
-        "this|it|that is very|really|super|so? urgent|important|critical": "High",
-        "its|thats not that|very|so|too? urgent|important": "Low",
-        "this|it|that isnt that|very|so|too? urgent|important": "Low",
-        "this|it|that is not that|very|so|too? urgent|important": "Low",
         "its|thats a? high priority|prio": "High",
-        "its|thats a? low priority|prio": "Low",
-        "it|this|that is a? high priority|prio": "High",
-        "it|this|that is a? low priority|prio": "Low",
-        "its|thats a? must|emergency": "High",
-        "cant|cannot|must not wait": "High",
-        "top|high on|of? the|my? list|priority": "High",
         "theres|with|there? is? no big|great|real|particular? rush|hurry|pressure|urgency": "Low",
-        "its|thats|this|it|that? is? in? no rush|hurry": "Low",
-        "no need to rush|hurry": "Low",
-        "take your time": "Low",
-        "it|this|that can wait": "Low",
         "can wait": "Low",
-        (
-            "if|when|whenever i|we|you have|get|find the|some|a|more|spare? "
-            "time|chance|minute|moment"
-        ): "Low",
-        "whenever": "Low",
-        "not a priority": "Low",
         "at some point": "Low",
-        "some|one day|time": "Low",
-        "someday|sometime|eventually": "Low",
     }
 )
 _LOOSE = Phrases(
     {
         "asap|urgently|urgent|a.s.a.p": "High",
-        "as soon as possible": "High",
         "very|really|super urgent|important": "High",
         "not|isnt|arent so|that|very|too|really|all|super? urgent|important anymore?": "Low",
     }
@@ -84,9 +56,6 @@ _LOOSE = Phrases(
 _LEADING = Phrases(
     {
         "important|urgent|critical": "High",
-        "very|really|super important|urgent": "High",
-        "unimportant": "Low",
-        "not urgent|important": "Low",
     }
 )
 """Phrases that count only before the word "task", or next to a stop."""
@@ -95,14 +64,10 @@ _DUE = Phrases.plain(
         "due|deadline|duedate|due-date",
         "and|that|which? is|its? due on|by|at|for|before|to|is|until?",
         "and|with|has? a|the? due date|day of|on|is|to|for?",
-        "and|with? a|the? due date|day of|on|is|to|for?",
         "and|with? a|the? deadline|due-date of|on|is|to|for?",
-        "to be|get|have done|completed|finished by|on|before",
         "needs|has|must to? be done|completed|finished by|on|before?",
-        "needed|done|completed|finished by|before",
     ]
 )
-_PREPOSITION = Phrases.plain(["by|on|before|until|till|for|at|from|starting|no"])
 _DAY_PREPOSITIONS = known("by on before until till for")
 _WEAK_DAYS = known("mon tue wed thu fri sat sun now soon")
 """Ambiguous words, which are days only after a preposition."""
@@ -110,7 +75,6 @@ DESCRIPTION = Phrases.plain(
     [
         "description|desc|notes|details|note is?",
         "with|and a|the? description|desc|notes|note|details|comment of|that|saying|says|is?",
-        "and|with its|a|the? description|note should? is|be|being|says|saying|reads?",
     ]
 )
 _BARE_DESCRIPTION = known("description desc notes details note")
@@ -233,14 +197,6 @@ def _take_priority(found: Asides, *, leading: bool) -> None:
     ):
         found.priority = row[1]
         return _take(found, len(keys) - row[0], len(keys))
-    if (
-        leading
-        and (row := _LEADING.at(keys)) is not None
-        and row[0] < len(keys)
-        and (words[row[0] - 1].stop or keys[0] == "urgent" or keys[row[0]] in DASHES)
-    ):
-        found.priority = row[1]
-        return _take(found, 0, row[0])
     return None
 
 
@@ -272,14 +228,14 @@ def _marked(keys: Sequence[str], place: int, today: date) -> tuple[int, date] | 
     row = _DUE.at(keys, place)
     if row is None:
         return None
-    day = day_at(keys, place + row[0], today) or holiday_at(keys, place + row[0], today)
+    day = day_at(keys, place + row[0], today)
     return None if day is None else (place + row[0] + day[0], day[1])
 
 
 def _said_day(keys: Sequence[str], place: int, today: date) -> tuple[int, date] | None:
     if keys[place] in _DAY_PREPOSITIONS:
         after = place + 1
-        day = day_at(keys, after, today) or holiday_at(keys, after, today)
+        day = day_at(keys, after, today)
         return None if day is None else (after + day[0], day[1])
     if place > 0 and keys[place - 1] in _REPEATS:
         return None

@@ -10,14 +10,7 @@ from datetime import date
 
 from treadle.apps.assistant.language.asides import looks_like_a_day
 from treadle.apps.assistant.language.conversation import Dialogue
-from treadle.apps.assistant.language.field_changes import (
-    DEFAULT_LEVEL,
-    TO,
-    changing,
-    gap_of,
-    of_field,
-    valued,
-)
+from treadle.apps.assistant.language.field_changes import DEFAULT_LEVEL, changing, gap_of, of_field
 from treadle.apps.assistant.language.listing import filter_of
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.spelling import near
@@ -36,7 +29,6 @@ FIELD = Phrases(
         "the|a|its|an? due date|day|time": "due",
         "the|a|its? deadline|duedate|due-date|due": "due",
         "the|its date": "due",
-        "date of|for|on|from": "due",
         "the|a|its|any? priority|prio|importance|urgency|prioirty|prority": "priority",
         "the|its? title|name|wording|text": "title",
         "the|a|its? description|notes|details|desc|comment": "description",
@@ -45,22 +37,14 @@ FIELD = Phrases(
 )
 _POSSESSED = Phrases(
     {
-        "due date|day": "due",
-        "deadline|duedate|due-date": "due",
         "priority|prio|importance": "priority",
         "title|name": "title",
-        "description|notes": "description",
     }
 )
 _DONE = Phrases.plain(
     [
-        (
-            "as|is|are|to|its? all|now|already? "
-            "done|complete|completed|finished|compelte|complet|dne|doen|checked|ticked|closed"
-        ),
+        "as|is|are|to|its? all|now|already? done|complete|completed|finished|compelte|complet|dne|doen|checked|ticked|closed",
         "off|off: as? done?",
-        "out",
-        "as|is|are? checked|ticked|crossed off",
     ]
 )
 _UNDONE = Phrases.plain(
@@ -71,12 +55,7 @@ _UNDONE = Phrases.plain(
         "back? to|as open|pending|todo|incomplete",
     ]
 )
-_DAY_WORDS = known("to until till by on for is due")
 _WITH = ("rename", "retitle", "replace", "reword")
-_SEVERAL = known(
-    "all every everything my tasks todos items ones the list whatever anything what whats thats "
-    "things stuff"
-)
 POSTPONING = known("postpone reschedule delay defer push move bump extend shift pull")
 _RETITLING = known("correct rename retitle reword change edit update call modify replace swap")
 
@@ -182,21 +161,6 @@ def changed(
     )
     if len(plain) == 1 and not unlike:
         return changing("update", text, rest, today, talk, plain)
-    for place in range(1, min(len(keys), 60)):
-        possessed = _POSSESSED.at(keys, place)
-        if (
-            possessed is not None
-            and not words[place].quoted
-            and (
-                place + possessed[0] == len(keys)
-                or keys[place + possessed[0]] in TO
-                or keys[place + possessed[0]] == "from"
-            )
-        ):
-            target = _owner(text, words[:place])
-            return valued(
-                text, target, words[place + possessed[0] :], possessed[1], verb, today, talk
-            )
     return _by_value(text, words, verb, today, talk)
 
 
@@ -218,20 +182,6 @@ def done_at(keys: Sequence[str]) -> tuple[int, int, bool] | None:
         ):
             return 0, found[0], undone
     return None
-
-
-def _owner(text: str, words: Words) -> list[Token]:
-    """Return the words without the 's of "milk's priority"."""
-    last = words[-1]
-    if (
-        not last.quoted
-        and last.text[-2:] in ("'s", "\u2019s")
-        and last.end - last.start == len(last.text)
-    ):
-        last = last._replace(text=last.text[:-2], key=last.key[:-1], end=last.end - 2)
-    elif text[last.end : last.end + 2] in ("'s", "\u2019s"):
-        pass
-    return [*words[:-1], last]
 
 
 def _by_value(

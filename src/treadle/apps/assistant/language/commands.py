@@ -29,7 +29,11 @@ from treadle.apps.assistant.language.wording import Token, Words, keys_of, phras
 NOTHING_MEANT = Missing("what you would like to do", "any")
 _NOUNS = known("a an another new task todo to-do reminder alarm alert notification item me one")
 
-_NOTE = Phrases.plain(["a|the? note|comment|description|detail|details"])
+_NOTE = Phrases.plain(
+    [
+        "a|the? note|comment|description|detail|details",
+    ]
+)
 _UNDO = known(
     """it that this last change action one the my thing please change: previous everything again back what you i just did latest operation command
     step was deletion and to"""

@@ -61,14 +61,8 @@ _MONTHLY = {"month": 1, "months": 1, "year": 12, "years": 12}
 _RELATIVE = Phrases(
     {
         "today|tonight|eod|now": 0,
-        "later today": 0,
-        "this morning|afternoon|evening": 0,
-        "end of the? day|today": 0,
         "tomorrow|tmrw|tmr|tmw|2moro|2morrow|tomo": 1,
         "the? day after tomorrow": 2,
-        "overmorrow": 2,
-        "yesterday": -1,
-        "the? day before yesterday": -2,
     }
 )
 _MISSPELT = (
@@ -83,18 +77,6 @@ _MISSPELT = (
     "today",
     "yesterday",
     "tonight",
-)
-_HOLIDAYS = Phrases(
-    {
-        "christmas|xmas|christmas-day": (12, 25),
-        "christmas day": (12, 25),
-        "christmas|xmas eve": (12, 24),
-        "boxing day": (12, 26),
-        "new years|year eve": (12, 31),
-        "new years|year day?": (1, 1),
-        "valentines day?": (2, 14),
-        "halloween": (10, 31),
-    }
 )
 _SHORT_SPAN = re.compile(r"(\d{1,3})(d|w|wk|wks|days?|weeks?|months?)")
 _PARTS_OF_DAY = known("morning afternoon evening night noon")
@@ -120,12 +102,6 @@ def day_at(keys: Keys, place: int, today: date) -> Found | None:
         except (ValueError, OverflowError):
             continue
     return None
-
-
-def holiday_at(keys: Keys, place: int, today: date) -> Found | None:
-    """Parse a holiday. It is a day only after a word like "by": compare "Christmas presents"."""
-    found = _HOLIDAYS.at(keys, place)
-    return None if found is None else (found[0], coming(today, *found[1]))
 
 
 def looks_like_a_day(key: str, following: str = "") -> bool:
@@ -229,8 +205,6 @@ def _end_of(keys: Keys, today: date) -> Found | None:
     """Parse "end of the week", "end of next month". The week ends on its Friday, or at the weekend
     on its Sunday.
     """
-    if keys[0] in ("eow", "eom", "eoy"):
-        return 1, _last_day({"eow": "week", "eom": "month", "eoy": "year"}[keys[0]], today)
     place = 1 if keys[0] == "the" else 0
     if list(keys[place : place + 2]) != ["end", "of"]:
         return None
@@ -271,12 +245,6 @@ def _named(keys: Keys, today: date) -> Found | None:
     """
     word = keys[0]
     place = 1 if word in ("next", "this", "coming", "following", "the", "upcoming") else 0
-    if (
-        word == "the"
-        and place < len(keys)
-        and keys[place] in ("next", "coming", "following", "upcoming")
-    ):
-        word, place = keys[place], place + 1
     if place >= len(keys):
         return None
     name = keys[place]

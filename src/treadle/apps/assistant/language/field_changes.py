@@ -9,7 +9,7 @@ from datetime import date
 
 from treadle.apps.assistant.language.conversation import Dialogue
 from treadle.apps.assistant.language.targets import TASK, target_of
-from treadle.apps.assistant.language.values import NOT_DUE, Fields, no_day, value_of
+from treadle.apps.assistant.language.values import Fields, value_of
 from treadle.apps.assistant.language.wishes import (
     Doing,
     Every,
@@ -138,41 +138,12 @@ def _first_to(words: Words, place: int, start: int) -> bool:
     ) and not any(w.stop == ":" for w in words[place:])
 
 
-def valued(
-    text: str, target: Words, words: Words, field: str, verb: str, today: date, talk: Dialogue
-) -> list[Wish | Missing]:
-    """Parse "X's priority to high"."""
-    rest = list(words)
-    if rest and rest[0].key == "from":
-        to = next((i for i, word in enumerate(rest) if word.key == "to"), None)
-        rest = rest if to is None else rest[to:]
-    while rest and not rest[0].quoted and rest[0].key in (*TO, "is", "by", "on", "for"):
-        del rest[0]
-    if verb in _CLEARING and not rest:
-        return changing(
-            "update",
-            text,
-            target,
-            today,
-            talk,
-            ((field, None if field == "due" else "" if field == "description" else "Medium"),),
-        )
-    value = value_of(text, rest, field, today)
-    if value is not None or (field == "due" and no_day(keys_of(rest))):
-        return changing("update", text, target, today, talk, ((field, value),))
-    return gap_of(text, target, field, verb, today, talk)
-
-
 def gap_of(
     text: str, target: Words, field: str, verb: str, today: date, talk: Dialogue
 ) -> list[Wish | Missing]:
     """Ask for the missing value, unless the verb implies it ("raise the priority of X")."""
     if field == "priority" and verb in DEFAULT_LEVEL:
         return changing("update", text, target, today, talk, (("priority", DEFAULT_LEVEL[verb]),))
-    if field == "due":
-        for start in range(1, len(target)):
-            if NOT_DUE.at(keys_of(target), start) is not None:
-                return changing("update", text, target[:start], today, talk, (("due", None),))
     meant = target_of(text, target, today, talk)
     named = meant if isinstance(meant, (Named, Every)) else None
     return (

@@ -57,24 +57,14 @@ _PRIORITY = Phrases(
         },
         **{f"{words} priority|prio": level for words, level in LEVELS.items()},
         "high-priority|urgent|important|critical|high|highest": "High",
-        "medium-priority|medium": "Medium",
-        "low-priority|unimportant|low|lowest": "Low",
         "most important|urgent": "High",
     }
 )
 _ABOUT = Phrases.plain(
     [
         "about|containing|mentioning|regarding|concerning|matching|including|named|called|titled|like|tagged|related|involving|for|with",
-        "related|relating|connected|similar to",
-        (
-            "that|which "
-            "contain|contains|mention|mentions|include|includes|match|matches|say|says|have|has|are|is "
-            "about? the|a? word|words|text|title?"
-        ),
+        "that|which contain|contains|mention|mentions|include|includes|match|matches|say|says|have|has|are|is about? the|a? word|words|text|title?",
         "that|which? mention|mentions|contain|contains|contained|mentioned",
-        "that|which is|are named|called",
-        "with|containing|having the? word|words|text|title|name",
-        "have|has to do with",
         "to do with",
     ]
 )
@@ -168,10 +158,4 @@ def _words_about(
     end = place + 1
     while end < len(keys) and _read(keys, end, today)[1] in ("rest", "about"):
         end += 1
-    if end < len(keys) and list(keys[end : end + 2]) in (
-        ["in", "it"],
-        ["in", "them"],
-        ["in", "there"],
-    ):
-        return phrase(text, words[place:end]), end + 2
     return phrase(text, words[place:end]), end

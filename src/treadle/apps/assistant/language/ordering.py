@@ -12,7 +12,6 @@ from treadle.apps.assistant.language.asides import PRIORITY
 from treadle.apps.assistant.language.clauses import Clause
 from treadle.apps.assistant.language.dates import day_at
 from treadle.apps.assistant.language.phrases import known
-from treadle.apps.assistant.language.telling import MARKS
 from treadle.apps.assistant.language.verbs import ACTIONS, closed, head_at, opened
 from treadle.apps.assistant.language.wording import Token, Words, keys_of
 
@@ -53,13 +52,6 @@ def without_symbols(words: Words) -> list[Token]:
     kept, head = list(words), head_at(keys_of(words), 0)
     if head is None or head.kind in ("add", "remind", "update"):
         return kept
-    while (
-        len(kept) > 1
-        and not kept[-1].quoted
-        and kept[-1].key not in MARKS
-        and not any(c.isalnum() or c in "#/" for c in kept[-1].key)
-    ):
-        kept.pop()
     end = max(closed(keys_of(kept)), 1)
     return kept[:end]
 

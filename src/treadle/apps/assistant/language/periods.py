@@ -10,7 +10,7 @@ import calendar
 from collections.abc import Sequence
 from datetime import date, timedelta
 
-from treadle.apps.assistant.language.dates import corrected, day_at, holiday_at, number_at
+from treadle.apps.assistant.language.dates import corrected, day_at, number_at
 from treadle.apps.assistant.language.phrases import Phrases
 from treadle.apps.assistant.language.written_dates import coming, monday_of, month_of, months_on
 
@@ -18,16 +18,10 @@ _SATURDAY = 5
 _EARLIEST, _LATEST = date(2000, 1, 1), date(9999, 12, 31)
 _SPECIAL = Phrases(
     {
-        "overdue|late|past-due|behind": "overdue",
-        "over due": "overdue",
         "past due": "overdue",
-        "past their|its|the deadline|due": "overdue",
-        "past their|its|the due date": "overdue",
+        "overdue|late|past-due|behind": "overdue",
         "without|with|having any|a|no? due? date|dates|deadline|deadlines": "due:none",
-        "without|with|having any|a|no? due date|dates": "due:none",
         "that? have|has no due? date|dates|deadline|deadlines": "due:none",
-        "no due? date|dates|deadline|deadlines": "due:none",
-        "undated|unscheduled": "due:none",
     }
 )
 _NOT_SPECIAL = Phrases.plain(
@@ -39,17 +33,8 @@ _NOT_SPECIAL = Phrases.plain(
 _NAMED = Phrases(
     {
         "this week": "week",
-        "the rest of the|this week": "week",
-        "the week": "week",
         "next week": "next week",
-        "the? coming week": "next week",
-        "this month": "month",
-        "the month": "month",
-        "next month": "next month",
-        "this year": "year",
         "the? this? weekend": "weekend",
-        "next weekend": "next weekend",
-        "soon": "soon",
     }
 )
 
@@ -60,7 +45,7 @@ def period_at(keys: Sequence[str], place: int, today: date) -> tuple[int, str] |
     if (special := _SPECIAL.at(words)) is not None and _NOT_SPECIAL.at(words) is None:
         return special
     edge = words[0] in ("before", "by", "until", "after", "since", "till") if words else False
-    if edge and (day := day_at(words, 1, today) or holiday_at(words, 1, today)) is not None:
+    if edge and (day := day_at(words, 1, today)) is not None:
         return 1 + day[0], _edge(words[0], day[1])
     skipped = 1 if words and words[0] in ("for", "on", "in", "during", "over", "within") else 0
     if (named := _NAMED.at(words, skipped)) is not None:

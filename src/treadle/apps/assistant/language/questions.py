@@ -16,45 +16,18 @@ from treadle.apps.assistant.language.wording import Words, keys_of, phrase
 _NOUNS = known(
     """tasks task todo todos to-do to-dos list lists items agenda plate everything all reminders schedule one ones overview"""
 )
-_PLURALS = ("tasks", "todos", "items", "reminders")
 _ASKING = known("""what whats which whatre do is are any anything how whens when wheres where""")
 _SURE = known("show list display")
 _BEFORE = Phrases.plain(
     [
-        "for? a|an|any|all|the|my? task|tasks|todo|todos|items",
-        (
-            "for? the|my|a|any|all? task|tasks|todo|todos|items? "
-            "about|with|containing|named|called|mentioning|for?"
-        ),
-        (
-            "for? the|my|a|any|all? task|tasks|todo|todos|items that "
-            "mention|mentions|contain|contains|say|says"
-        ),
-        "me",
-        "out|for|up|me|my|tasks|task|the|all|any|anything|something|everything|a|an",
-        "my|the? tasks|list|todos for|about",
-        "through? my|the? tasks|list|todos for|about",
+        "for? the|my|a|any|all? task|tasks|todo|todos|items? about|with|containing|named|called|mentioning|for?",
     ]
 )
 
 
-_OWN = Phrases.plain(
-    [
-        (
-            "did|have i|we already|just|ever|even? "
-            "add|added|put|write|written|note|noted|save|saved|enter|entered|create|created"
-        ),
-        "did i|we already|ever|even? forget to?",
-        "did i|we already|ever|even?",
-    ]
-)
-"""Questions about completed actions."""
 _THING = Phrases.plain(
     [
-        (
-            "the|that|this|my thing|one|task|stuff|things|something|item "
-            "about|with|regarding|concerning|for|on|to"
-        ),
+        "the|that|this|my thing|one|task|stuff|things|something|item about|with|regarding|concerning|for|on|to",
         "something|anything about|with|regarding",
     ]
 )
@@ -67,9 +40,6 @@ def asked_for(
     keys = keys_of(words)
     verb = head.first if head is not None else ""
     rest = list(words[head.words :]) if head is not None else list(words)
-    if (own := _OWN.at(keys)) is not None and own[0] < len(words):
-        wanted = filter_of(text, words[own[0] :], today, search=True).filter
-        return [Show(_told(wanted))] if wanted.search is not None else None
     if (thing := _thing_at(keys, verb)) is not None:
         about = [word for word in words[thing:] if word.key != "again"]
         return [Show(_told(filter_of(text, about, today, search=True).filter))]
@@ -160,16 +130,4 @@ def looked_for(
         return [Missing("what to look for", "title")]
     if not filtered.rest and filtered.filter.search is None and not filtered.filter.empty:
         return [Show(_told(filtered.filter))]
-    if filtered.filter.priority is not None or filtered.filter.status is not None:
-        return [
-            Show(
-                _told(
-                    Filter(
-                        filtered.filter.status,
-                        filtered.filter.priority,
-                        filtered.filter.search or filtered.rest or None,
-                    )
-                )
-            )
-        ]
     return [Show(Filter("all", None, phrase(text, rest)))]

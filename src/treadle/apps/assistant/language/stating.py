@@ -12,11 +12,10 @@ from datetime import date
 
 import msgspec
 
-from treadle.apps.assistant.language.asides import LEVELS
-from treadle.apps.assistant.language.changing import FIELD, POSTPONING, REOPEN, done_at
+from treadle.apps.assistant.language.changing import POSTPONING, REOPEN, done_at
 from treadle.apps.assistant.language.conversation import Dialogue
-from treadle.apps.assistant.language.dates import day_at, days_at
-from treadle.apps.assistant.language.field_changes import changing, gap_of, of_field
+from treadle.apps.assistant.language.dates import days_at
+from treadle.apps.assistant.language.field_changes import changing, gap_of
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.values import fields_alone, stem_of, values_of
 from treadle.apps.assistant.language.verbs import ACTIONS
@@ -30,91 +29,16 @@ _MIDDLES = known(
 )
 _GONE = Phrases.plain(
     [
-        (
-            "is|are|was no|not longer|any? needed|necessary|relevant|required|important? "
-            "anymore|anyhow?"
-        ),
-        "is|are|was no longer needed|necessary|relevant|required",
-        "is|are|was not needed|necessary|relevant|required anymore?",
-        "isnt|arent needed|necessary|relevant|required anymore?",
-        "is|are|was|has|have|got been? cancelled|canceled|obsolete|irrelevant|unnecessary|off",
-        "not needed|necessary anymore?",
+        "is|are|was no|not longer|any? needed|necessary|relevant|required|important? anymore|anyhow?",
         "can go|be deleted|removed|dropped|scrapped",
-        "can be deleted|removed|dropped|scrapped|binned|trashed",
-    ]
-)
-_NO_NEED = Phrases.plain(
-    [
-        "theres|there is? no need|reason to|for",
-        "i|we dont|do not? have|need to",
-        "i|we dont|do not? need",
     ]
 )
 _ARROWS = known("-> => → ➜ >")
 _READS = Phrases.plain(
     [
         "should|must|needs|has to? say|read|be called|named|titled?",
-        "should|must say|read|be",
-        "should have been",
     ]
 )
-_FIELD_OF = Phrases(
-    {
-        "theres|there is? no big|great|real? hurry|rush|pressure with|on|for|about": (
-            "priority",
-            "Low",
-        ),
-        "no big|great|real? hurry|rush|pressure with|on|for|about": ("priority", "Low"),
-        **{
-            f"{words} priority|prio for|on|to": ("priority", level)
-            for words, level in LEVELS.items()
-        },
-        "no|without due? date|deadline for|on|to": ("due", None),
-    }
-)
-
-
-def fielded(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
-    """Parse statements that begin with a field: "no deadline for X", "no rush with X", "note on X:
-    Y", "due date of X: friday". Return None for any other text.
-    """
-    keys = keys_of(words)
-    if (found := _FIELD_OF.at(keys)) is not None and found[0] < len(keys):
-        return changing("update", text, words[found[0] :], today, talk, (found[1],))
-    if (
-        keys[1:3] in (["have", "until"], ["have", "till"])
-        and (day := day_at(keys, 3, today)) is not None
-        and 4 + day[0] < len(keys)
-    ):
-        return (
-            changing(
-                "update", text, words[4 + day[0] :], today, talk, (("due", day[1].isoformat()),)
-            )
-            if keys[3 + day[0]] in ("for", "to")
-            else None
-        )
-    if (
-        needless := _NO_NEED.at(keys) or ((3, "") if keys[:3] == ["no", "need", "to"] else None)
-    ) and "anymore" in keys[needless[0] :]:
-        return changing("delete", text, words[needless[0] :], today, talk)
-    field = FIELD.at(keys) or (
-        (1, "description")
-        if keys[0] in ("note", "comment", "info")
-        else (1, "due")
-        if keys[0] in ("deadline", "due")
-        else None
-    )
-    if (
-        field is None
-        or field[1] == "title"
-        or len(keys) < field[0] + 3
-        or keys[field[0] - (keys[field[0] - 1] == "for")] not in ("of", "for", "on", "to")
-    ):
-        return None
-    told = any(word.stop == ":" for word in words[:-1]) or any(
-        key in ("is", "=", "should") for key in keys
-    )
-    return of_field(text, words[field[0] :], field[1], "set", today, talk) if told else None
 
 
 def _predicated(

@@ -45,9 +45,6 @@ _NO_SORTING = Say(
 NO_REOPENING = Say(
     "talk", 'I can\'t reopen a task by its name. If you have just completed it, say "undo".'
 )
-_OFF_TOPIC = Say(
-    "talk", 'I can only help with your task list. Say "help" to see what I understand.'
-)
 
 _HELLO = "hi|hello|hey|hiya|howdy|yo|greetings|hallo|heya|sup|morning|evening|helo|hullo"
 _PRAISE = (
@@ -59,130 +56,39 @@ _ALONE = Phrases(
         _HELLO: GREETING,
         f"{_HELLO} there|again|treadle|assistant|bot|you|everyone|all|{_HELLO}": GREETING,
         f"{_HELLO}? good morning|afternoon|evening|day|night": GREETING,
-        "nice to meet you": GREETING,
         f"{_HELLO}? how are|r you|u|things doing|today|going?": _WELL,
         f"{_HELLO}? hows|how it|everything|life going?": _WELL,
-        f"{_HELLO}? how is it|everything going?": _WELL,
-        f"{_HELLO}? hows it going|whats up|wassup": _WELL,
-        (
-            "ok|okay|great|perfect|no|awesome|cool? "
-            "thanks|thx|ty|cheers|thankyou|tysm|thnx|thks|tahnks|thansk a? "
-            "lot|bunch|again|mate|man|bye?"
-        ): _WELCOME,
-        (
-            "ok|okay|great|perfect|no|awesome|cool|many? thanks|thank you|u so|very? "
-            "much|again|all?"
-        ): _WELCOME,
-        "thanks for your|the|everything|all? help?": _WELCOME,
-        "thank you for your|the|everything|all? help?": _WELCOME,
+        "ok|okay|great|perfect|no|awesome|cool? thanks|thx|ty|cheers|thankyou|tysm|thnx|thks|tahnks|thansk a? lot|bunch|again|mate|man|bye?": _WELCOME,
+        "ok|okay|great|perfect|no|awesome|cool|many? thanks|thank you|u so|very? much|again|all?": _WELCOME,
         "many thanks": _WELCOME,
-        "thats|that all|it for? now|today? thanks?": _WELCOME,
-        "nothing|no else? thanks|thx": _WELCOME,
         f"{_HELLO}? who|what are|r you|u": _NAME,
-        "whats|what is your name": _NAME,
         "are you a|an? human|bot|robot|ai|person|real|computer|machine|chatgpt|claude|llm?": _NAME,
-        "do you have a name": _NAME,
-        "who made|built|created you": _NAME,
-        "tell me about|who yourself|you|are?": _NAME,
-        "introduce yourself": _NAME,
         "bye|goodbye|cya|ciao|farewell": _BYE,
-        "bye bye|now": _BYE,
         "see you|ya later|soon|tomorrow|around?": _BYE,
-        "good night|bye": _BYE,
-        "have a nice|good|great day|one|evening|weekend": _BYE,
-        "talk to you later|soon": _BYE,
         "ok|okay|k|alright|fine|great|cool|nice|awesome|perfect|good|wow|lol|haha|sweet|super|excellent|wonderful|amazing|brilliant|right|lovely": _FINE,
         "sure|yep|yeah|yup|exactly|correct|indeed|hmm|hm|well|oh|ah": _FINE,
-        "well|good|nice|great done|job|work|one": _FINE,
-        "thats|sounds|that|it|looks|all is? good|great|fine|nice|cool|perfect|awesome|ok|okay": _FINE,
-        "all right": _FINE,
-        "i see|understand|know": _FINE,
-        "i love|like you|it|this": _FINE,
-        "got it": _FINE,
-        f"you are|r {_PRAISE}": _WELCOME,
         f"youre|ur {_PRAISE}": _WELCOME,
-        "you rock|rule": _WELCOME,
-        "appreciate|appreciated it|that|your|the? help?": _WELCOME,
-        "much appreciated|obliged": _WELCOME,
-        "i|we really? appreciate it|that|your|the? help?": _WELCOME,
-        "good|great bot|assistant|stuff": _FINE,
         "lol|lmao|rofl|haha|hahaha|hehe|ha|omg|yay|woohoo|hooray|wow|nice|ok|okay|k|kk|okie|okey": _FINE,
-        "i am|im good|fine|well|ok|happy|tired|bored|busy|sad|stressed": _FINE,
-        "tell me a joke|story": _OFF_TOPIC,
-        "whats|what is|hows|how is the weather like|today|tomorrow?": _OFF_TOPIC,
-        "what time is it": _OFF_TOPIC,
         "no|nope|nah|nevermind|nvm|cancel|stop|abort|nothing|none|neither|forget": NOTHING_CHANGED,
         "never mind|midn": NOTHING_CHANGED,
         "no|nah|nope never mind": NOTHING_CHANGED,
         "forget|cancel|leave|ignore|skip|drop it|that|this": NOTHING_CHANGED,
-        "forget about it|that": NOTHING_CHANGED,
-        "none|neither of them|these|those": NOTHING_CHANGED,
         "dont|do not": NOTHING_CHANGED,
-        "dont|not bother|worry|do it|that|anything|about?": NOTHING_CHANGED,
-        "do not|nothing do|bother|it|that|anything": NOTHING_CHANGED,
-        "no dont|thats wrong|not?": NOTHING_CHANGED,
-        "i changed my mind": NOTHING_CHANGED,
-        "leave it alone|be|as it is?": NOTHING_CHANGED,
         "keep it|them|that|all|everything": NOTHING_CHANGED,
         "yes|confirm|confirmed|y|ok|sure please|do|it|delete|sure|that?": NOTHING_TO_CONFIRM,
         "yes delete|complete|update it|that|them|all|please|everything?": NOTHING_TO_CONFIRM,
-        (
-            "sort|order|arrange|rank|group my|the|all? tasks|list|todos|it|them? by "
-            "due|creation? date|priority|name|title|deadline|importance"
-        ): _NO_SORTING,
+        "sort|order|arrange|rank|group my|the|all? tasks|list|todos|it|them? by due|creation? date|priority|name|title|deadline|importance": _NO_SORTING,
         "sort|rearrange my|the|all? tasks|list|todos|it|them?": _NO_SORTING,
-        "go ahead": NOTHING_TO_CONFIRM,
-        "do it|that": NOTHING_TO_CONFIRM,
-        "i am|im sure": NOTHING_TO_CONFIRM,
         "help|commands|usage|instructions|manual|info|options|halp|hlep|hepl|/help|--help|-h": HELP,
         "help me out|understand|please|here?": HELP,
-        "i need|want some|your? help": HELP,
-        (
-            "i dont|do not? know|understand|get how to|this|it|does? use|work|do? "
-            "this|it|you|that|works?"
-        ): HELP,
-        (
-            "i dont|do not? know|understand what|how to|i|you can? do|say|type|ask|use|write "
-            "here|now?"
-        ): HELP,
-        "i have no idea how|what to use|do|say|type this|it|here?": HELP,
-        (
-            "can|could|would|will you please? explain|show|teach|tell me|us? "
-            "this|it|yourself|how|more? it|this|you? works|work?"
-        ): HELP,
-        "explain|teach me? yourself|this|it|how? it|this? works?": HELP,
+        "i dont|do not? know|understand|get how to|this|it|does? use|work|do? this|it|you|that|works?": HELP,
+        "can|could|would|will you please? explain|show|teach|tell me|us? this|it|yourself|how|more? it|this|you? works|work?": HELP,
         "can|could you help me|us|out?": HELP,
-        "get|show|give me? the|some? help|commands|instructions|options": HELP,
-        (
-            "what|which can|do|could|are you "
-            "do|understand|know|offer|support|capable|able|for|help of|to|me|with|do? do|with?"
-        ): HELP,
-        (
-            "what|which|list things|commands|stuff|else can|do i|you|we "
-            "do|use|say|ask|type|know|understand|have|support|here?"
-        ): HELP,
-        (
-            "what|which are|is the|your|all? "
-            "commands|options|features|capabilities|available|possible|abilities"
-        ): HELP,
+        "what|which can|do|could|are you do|understand|know|offer|support|capable|able|for|help of|to|me|with|do? do|with?": HELP,
         "what|which commands are there|available": HELP,
         "what can|should i do|say|ask|type|use here|you|with|now? you|this|it?": HELP,
-        "what else can you do": HELP,
-        (
-            "how does|do|can this|it|i|you|that|everything work|use|start|help|begin "
-            "you|this|it|me|the? app|assistant|bot?"
-        ): HELP,
-        "how to use|start this|it|you?": HELP,
-        (
-            "how do i "
-            "add|create|delete|remove|complete|rename|update|undo|list|search|edit|change "
-            "a|my|tasks? task|tasks|it|list?"
-        ): HELP,
-        "how can you help me|us?": HELP,
-        "what is|does this|it|treadle do?": HELP,
-        "whats this": HELP,
-        "im|i am lost|confused|stuck|new here?": HELP,
-        "?|??": HELP,
+        "how does|do|can this|it|i|you|that|everything work|use|start|help|begin you|this|it|me|the? app|assistant|bot?": HELP,
+        "how do i add|create|delete|remove|complete|rename|update|undo|list|search|edit|change a|my|tasks? task|tasks|it|list?": HELP,
     }
 )
 _CONFIRMED = known("delete complete update")

@@ -18,17 +18,7 @@ from treadle.apps.assistant.language.wording import Token, Words, keys_of, phras
 
 _BEFORE = Phrases.plain(
     [
-        "the|my|our|this|that|these|those|a|an "
-        "task|tasks|todo|todos|to-do|item|items|reminder|entry|one|ones"
-        " called|named|titled|about|for|to|of|with|saying|that|which?",
-        (
-            "the|my|that task|todo|item|reminder|one that|which|where? says|is|i "
-            "have|need|about|called|named? to?"
-        ),
-        (
-            "task|tasks|todo|todos|to-do|item|items|reminder|entry "
-            "called|named|titled|about|for|to|with? the? title|name?"
-        ),
+        "the|my|our|this|that|these|those|a|an task|tasks|todo|todos|to-do|item|items|reminder|entry|one|ones called|named|titled|about|for|to|of|with|saying|that|which?",
         "the|my|our|old|of",
         "with? the? title|name",
     ]
@@ -37,31 +27,18 @@ _AFTER = Phrases.plain(
     [
         "task|tasks|todo|todos|to-do|item|items|reminder|entry|one|from|off|on|in|please|too|again|now|immediately|already",
         "from|off|on|in|of my|the|our|your to-do|todo|task|tasks? list|tasks|todos|todo|lists",
-        "from|off my|the|our plate",
-        "task|item|todo|reminder|one from|off|on|in my|the|our to-do|todo|task? list|tasks|todos",
-        "from|off there|here|it",
         "any more",
         "anymore|either|instead",
-        "as|is|are|was",
     ]
 )
 _IT = Phrases(
     {
         "it|that|this|thing": "it",
         "the|that|this same|last|previous|latest|newest|recent? task|one|item|todo|reminder": "it",
-        "that|this one|task": "it",
-        "the one i|you|we just? added|mentioned|made|created": "it",
-        "what i|we just added|said": "it",
-        "the|my last|latest|newest task|one|thing i|you? just? added|made|created": "it",
         "both": "both",
-        "both of them|those|these": "both",
-        "the|these|those two|both": "both",
         "them|those|these": "them",
         "all of them|those|these": "them",
         "them all": "them",
-        "them both": "both",
-        "those|these tasks|items|ones|two|three": "them",
-        "the|these|those three": "them",
     }
 )
 _ORDINALS = {
@@ -89,10 +66,7 @@ _COUNTERS = known("""number no nr num task item option # tasks numbers items tod
 _ALL = Phrases.plain(
     [
         "all|every|everything|each|entire",
-        "the? whole|entire|full|complete list",
         "my|the? list|tasks|todos",
-        "my|the? to-do|todo|task list",
-        "the? rest",
     ]
 )
 _EXCEPT = known("except but besides excluding unless without apart")

@@ -13,7 +13,6 @@ from itertools import pairwise
 import msgspec
 
 from treadle.apps.assistant.language.conversation import Dialogue
-from treadle.apps.assistant.language.dates import day_at
 from treadle.apps.assistant.language.field_changes import changing
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.verbs import ACTIONS, base_of
@@ -24,62 +23,28 @@ from treadle.apps.assistant.stems import is_past
 MARKS = known("✔ ✓ ✅ ☑ ✔️ ☑️ 🗸 [x] x] (x) ✔. 👍✅")
 _TELLER = Phrases.plain(
     [
-        (
-            "i|we have|had? "
-            "just|already|finally|now|also|actually|even|then|so|really|successfully|today|both?"
-        ),
+        "i|we have|had? just|already|finally|now|also|actually|even|then|so|really|successfully|today|both?",
         "ive|weve|id just|already|finally|now|also|actually|even|then|successfully?",
-        "i|we just|already|finally|also have",
-        "i|we just|already|finally|also? have just|already|finally|also?",
-        "just|already|finally|also|successfully",
-        (
-            "i|we have|had? just|already|finally|now|also? managed|got|remembered|been "
-            "to|able|around? to?"
-        ),
-        "ive|weve just|already|finally|now|also? managed|remembered to",
-        "i|we was|were|am|are finally|just? able to",
-        "just|already|finally? managed|remembered to",
+        "i|we have|had? just|already|finally|now|also? managed|got|remembered|been to|able|around? to?",
         "good|great news i|we just|already|finally? managed? to?",
     ]
 )
 _MANAGED = known("managed able remembered")
 _IS = Phrases.plain(
     [
-        (
-            "is|are|was|were|got|gets|been|has|have|s just|already|now|all|finally|also|both|been? "
-            "already|now|all|finally|been?"
-        ),
-        "is|are|was|were|has|have just|already|now|all|finally|also? been already|now|all|finally?",
-        "has|have been",
+        "is|are|was|were|got|gets|been|has|have|s just|already|now|all|finally|also|both|been? already|now|all|finally|been?",
         "already|finally",
     ]
 )
 _STATE = Phrases.plain(
     [
-        "taken care of",
-        "out of the way",
-        "off my plate|list|back|hands",
-        "dealt with",
-        "over and done with",
-        "in the bag|bank|mail|post",
-        "ready",
         "sorted out?",
-        "over|settled|handled|through",
     ]
 )
 _ADVERBS = Phrases.plain(
     [
         "already|finally|yay|yeah|woohoo|hooray|phew|now|today|yesterday|too|also|successfully|btw|lol|haha|tonight|earlier|again|all|up|off",
         "this|last morning|night|evening|afternoon|week",
-        "just now",
-        "at last",
-        "a minute|moment|while|bit ago",
-        "by the way",
-        "for you|me|good|once",
-        "on the list|way",
-        "as well|planned|promised",
-        "in the end|morning",
-        "right now",
     ]
 )
 _NOT_DONE = known(
@@ -248,13 +213,4 @@ def _without_adverbs(words: Words, today: date) -> list[Token]:
         if found is None or found[0] >= len(kept) or kept[-1].quoted:
             break
         del kept[-found[0] :]
-    for start in range(max(1, len(kept) - 4), len(kept)):  # "on monday"
-        skipped = start + (kept[start].key in ("on", "in"))
-        if (
-            start + 1 < len(kept)
-            and skipped > start
-            and (day := day_at(keys_of(kept), skipped, today)) is not None
-            and skipped + day[0] == len(kept)
-        ):
-            return kept[:start]
     return kept

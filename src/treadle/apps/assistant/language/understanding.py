@@ -16,9 +16,7 @@ from treadle.apps.assistant.language.adding import TITLE, acts_at_once, added
 from treadle.apps.assistant.language.afterthoughts import (
     afterthought,
     labelled,
-    needed,
     regretted,
-    replaced,
     retitled,
 )
 from treadle.apps.assistant.language.answers import answered
@@ -26,7 +24,7 @@ from treadle.apps.assistant.language.changing import (
     REOPEN,
 )
 from treadle.apps.assistant.language.clauses import Clause, clauses_of
-from treadle.apps.assistant.language.commands import NOTHING_MEANT, commanded, noted
+from treadle.apps.assistant.language.commands import NOTHING_MEANT, commanded
 from treadle.apps.assistant.language.conversation import Dialogue, Speech
 from treadle.apps.assistant.language.ordering import (
     day_last,
@@ -36,7 +34,7 @@ from treadle.apps.assistant.language.ordering import (
 )
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.questions import asked_for
-from treadle.apps.assistant.language.stating import fielded, stated
+from treadle.apps.assistant.language.stating import stated
 from treadle.apps.assistant.language.talk import (
     HELP,
     NO_REMINDERS,
@@ -70,7 +68,11 @@ ASKED_CHARS = 1000
 _REOPENING = known("uncheck untick reopen uncomplete unmark unfinish")
 _NEGATIONS = known("dont not never didnt havent hasnt wont cannot cant shouldnt")
 _PLANNED = Phrases.plain(
-    ["ill|well", "i|we will|shall", "im|were going|gonna to?", "i|we am|are going|gonna to?"]
+    [
+        "ill|well",
+        "i|we will|shall",
+        "i|we am|are going|gonna to?",
+    ]
 )
 
 
@@ -217,14 +219,6 @@ def _read(text: str, clause: Clause, today: date, talk: Dialogue) -> list[Wish |
     head = head_at(keys, 0)
     if (small := said_alone(keys)) is not None:
         return [small]
-    adds = head is not None and head.words > 1 and head.kind in ("add", "remind")
-    if (
-        not clause.question
-        and not adds
-        and (given := noted(text, words, today, talk) or fielded(text, words, today, talk))
-        is not None
-    ):
-        return given
     if (
         not clause.question
         and (better := retitled(text, words, talk)) is not None
@@ -303,8 +297,6 @@ def _uncommanded(
         return short
     if (done := told(text, words, today, talk)) is not None and not clause.question:
         return done
-    if (new := replaced(text, words, today, talk)) is not None:
-        return new
     if (state := stated(text, words, today, talk)) is not None and not clause.question:
         return state
     if (listed := asked_for(text, words, None, today, question=clause.question)) is not None:
@@ -319,4 +311,4 @@ def _uncommanded(
             if isinstance(result, Missing)
             else [msgspec.structs.replace(wish, bare=True) for wish in result]
         )
-    return None if clause.question else needed(text, words, today)
+    return None

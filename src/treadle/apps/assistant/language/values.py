@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from treadle.apps.assistant.language.asides import LEVEL, asides_of
-from treadle.apps.assistant.language.dates import day_at, holiday_at
+from treadle.apps.assistant.language.dates import day_at
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.spelling import near
 from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase
@@ -33,22 +33,11 @@ _VALUE_ENDS = known(
 
 def value_of(text: str, words: Words, field: str, today: date) -> str | None:
     rest = list(words)
-    while (
-        rest
-        and not rest[0].quoted
-        and rest[0].key in ("to", "as", "of", "is", "be", "by", "on", "for", "=", "the", "a")
-        and len(rest) > 1
-    ):
-        if field in ("title", "description") and rest[0].key not in ("to", "as", "="):
-            break
-        if rest[0].key in ("the", "a") and field == "due":
-            break
-        del rest[0]
     keys = keys_of(rest)
     if not rest:
         return None
     if field == "due":
-        day = day_at(keys, 0, today) or holiday_at(keys, 0, today)
+        day = day_at(keys, 0, today)
         return day[1].isoformat() if day is not None and day[0] == len(keys) else None
     if field == "priority":
         level = level_of(keys)
@@ -90,10 +79,6 @@ def level_of(keys: Sequence[str]) -> str | None:
         if kept in (["not", "important"], ["not", "urgent"], ["unimportant"])
         else None
     )
-
-
-def no_day(keys: Sequence[str]) -> bool:
-    return (found := NOT_DUE.at(keys)) is not None and found[0] == len(keys)
 
 
 def values_of(
