@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from treadle.journal.entries import SCHEMA, RunStarted, ToolStarted
 from treadle.messages.message import MediaPart, Message
-from treadle.types import Limits, Settings
+from treadle.types import FileSearch, Limits, Settings, WebSearch
 
 
 def _has_split_pair(text: str) -> bool:
@@ -82,6 +82,9 @@ _FIELDS: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (Settings, "max_tokens"): st.none() | st.integers(1, 10**6),
     (Settings, "compact_at_tokens"): st.none() | st.integers(1, 10**6),
     (Settings, "temperature"): st.none() | st.floats(0, 2),
+    (WebSearch, "max_uses"): st.none() | st.integers(1, 99),
+    (WebSearch, "allowed_domains"): st.lists(nasty_text.filter(bool), max_size=2),
+    (FileSearch, "stores"): st.lists(nasty_text.filter(bool), min_size=1, max_size=2),
     (Message, "source"): st.none(),
     (RunStarted, "schema"): st.just(SCHEMA),
     (ToolStarted, "attempt"): st.integers(1, 2**31 - 1),

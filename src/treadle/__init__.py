@@ -75,11 +75,14 @@ if TYPE_CHECKING:
     from treadle.tools.tool import ToolDone as ToolDone
     from treadle.tools.tool import ToolFailed as ToolFailed
     from treadle.tools.toolset import Toolset as Toolset
+    from treadle.types import CodeExecution as CodeExecution
+    from treadle.types import FileSearch as FileSearch
     from treadle.types import Limits as Limits
     from treadle.types import Outcome as Outcome
     from treadle.types import Settings as Settings
     from treadle.types import StopReason as StopReason
     from treadle.types import Usage as Usage
+    from treadle.types import WebSearch as WebSearch
 
 __version__ = "0.1.0"
 
@@ -130,7 +133,16 @@ _HOME = {
         "ToolDone",
         "ToolFailed",
     ),
-    "types": ("Limits", "Outcome", "Settings", "StopReason", "Usage"),
+    "types": (
+        "CodeExecution",
+        "FileSearch",
+        "Limits",
+        "Outcome",
+        "Settings",
+        "StopReason",
+        "Usage",
+        "WebSearch",
+    ),
 }
 _INSTEAD = {
     "ApprovalRequired": "use @treadle.tool(needs_approval=True)",

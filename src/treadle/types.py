@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast
 
 import msgspec
 
+from treadle._internal.hosted_tools import LIKE, are_hosted
+from treadle._internal.hosted_tools import CodeExecution as CodeExecution
+from treadle._internal.hosted_tools import FileSearch as FileSearch
+from treadle._internal.hosted_tools import HostedTool as HostedTool
+from treadle._internal.hosted_tools import WebSearch as WebSearch
 from treadle._internal.ids import new_id as new_id
 from treadle._internal.json_text import decode_json, encode_json
 from treadle._internal.other_names import FieldHints
@@ -202,9 +207,6 @@ fail the run.
 
 Effort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
 
-HostedTool: TypeAlias = Literal["web_search", "web_fetch", "code_execution"]
-"""A tool that the provider runs on its own servers."""
-
 Thinking: TypeAlias = bool | int | Literal["adaptive", "between_tools"]
 """False: off; True or "adaptive": the model decides; an int: a budget in tokens; "between_tools":
 only between tool calls.
@@ -244,7 +246,7 @@ class Settings(Value, frozen=True, kw_only=True, metaclass=FieldHints):
         strict_tools: Make the provider enforce the schemas of tools. If unset: only where that
             costs nothing (OpenAI's Responses API).
         hosted_tools: Tools that the provider may run on its own servers, without asking anyone
-            here.
+            here: names, or values with details, such as `WebSearch(max_uses=3)`.
         output_schema: JSON Schema of the answer.
         cache: Use the provider's prompt cache: "5m" if unset, "1h" for an hour, False for none.
         service_tier: Service tier; if unset, that of the provider's account.
@@ -261,7 +263,7 @@ class Settings(Value, frozen=True, kw_only=True, metaclass=FieldHints):
     native_compaction: bool | None = None
     tool_choice: str | None = None
     strict_tools: bool | None = None
-    hosted_tools: tuple[HostedTool, ...] | None = None
+    hosted_tools: tuple[HostedTool | WebSearch | CodeExecution | FileSearch, ...] | None = None
     output_schema: dict[str, object] | None = None
     cache: bool | CacheLife | None = None
     service_tier: ServiceTier | None = None
@@ -342,13 +344,7 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(text, str) for text in texts)
 
 
-def _are_hosted(value: object) -> bool:
-    names = cast("tuple[object, ...]", value)
-    return isinstance(value, tuple) and all(name in _HOSTED for name in names)
-
-
 _EFFORTS = get_args(Effort)
-_HOSTED = get_args(HostedTool)
 _SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
     "max_tokens": (_is_count, "a whole number of at least 1"),
     "temperature": (
@@ -369,7 +365,7 @@ _SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
         "'auto', 'any', 'none', or a tool's name",
     ),
     "strict_tools": (lambda value: isinstance(value, bool), "True or False"),
-    "hosted_tools": (_are_hosted, f"a tuple of {', '.join(map(repr, _HOSTED))}"),
+    "hosted_tools": (are_hosted, LIKE),
     "output_schema": (
         lambda value: isinstance(value, dict),
         "a JSON Schema as a dict, like {'type': 'object', 'properties': {…}}",

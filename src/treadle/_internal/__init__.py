@@ -19,6 +19,7 @@ environment.py    the environment of child processes, without credentials
 addresses.py      public and private network addresses
 clock.py          time and randomness, replaceable in tests
 ids.py            ids that sort by time
+hosted_tools.py   tools that a provider runs on its own servers
 other_names.py    hints for names of other libraries
 crash.py          `TREADLE_CRASH_AT`: stops the process at a chosen point
 uninterrupted.py  awaiting work that a cancellation must not abandon

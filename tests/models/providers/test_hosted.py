@@ -10,8 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests.doubles import open_runtime
+from tests.models.providers.loopback import document, serving
+from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
+from treadle import Agent
 from treadle._internal.redaction import Redactor
 from treadle.cli.render import Text
+from treadle.config import Config, Provider, Secret
 from treadle.errors import AgentError
 from treadle.messages import events
 from treadle.messages.history import History
@@ -27,7 +32,7 @@ from treadle.models.providers.openai_chat.request import RequestEncoder as Chat
 from treadle.models.providers.openai_chat.servers import OTHER
 from treadle.models.providers.openai_responses.request import RequestEncoder as Responses
 from treadle.models.providers.openai_responses.stream import ResponsesDecoder
-from treadle.types import Settings, now
+from treadle.types import CodeExecution, FileSearch, Settings, WebSearch, now
 
 ALL = Settings(max_tokens=100, hosted_tools=("web_search", "web_fetch", "code_execution"))
 STRICT = Settings(max_tokens=100, strict_tools=True)
@@ -229,3 +234,105 @@ def test_a_search_goes_back_as_it_came() -> None:
         "web_search_tool_result",
         "text",
     ]
+
+
+# ---------------------------------------------------------------- typed tools
+
+TYPED = Settings(hosted_tools=(WebSearch(max_uses=3, allowed_domains=["a.org"]), CodeExecution()))
+FILES = Settings(
+    hosted_tools=("web_search", WebSearch(allowed_domains=["a.org"]), FileSearch(stores=["vs_1"]))
+)
+
+
+def test_typed_tools_are_sent_with_their_details() -> None:
+    search, run = claude("claude-opus-5-5", TYPED)["tools"]
+    assert search == {
+        "type": "web_search_20260209",
+        "name": "web_search",
+        "max_uses": 3,
+        "allowed_domains": ["a.org"],
+    }
+    assert run["type"] == "code_execution_20260120"
+    assert sent(Responses("gpt-6-sol"), FILES)["tools"] == [
+        {"type": "web_search", "filters": {"allowed_domains": ["a.org"]}},
+        {"type": "file_search", "vector_store_ids": ["vs_1"]},
+    ]
+    plain = Settings(hosted_tools=(WebSearch(), CodeExecution()))
+    assert sent(Gemini("gemini-3.8-flash"), plain)["tools"] == [
+        {"googleSearch": {}},
+        {"codeExecution": {}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("encoder", "settings", "says"),
+    [
+        (Claude("claude-opus-5-5"), FILES, "FileSearch.*leave it out, or choose OpenAI"),
+        (Responses("gpt-6-sol"), TYPED, "WebSearch.*leave out its details, or choose Claude"),
+        (Gemini("gemini-3.8-flash"), TYPED, "WebSearch.*leave out its details, or choose Claude"),
+        (Gemini("gemini-3.8-flash"), FILES, "WebSearch.*leave out its details"),
+    ],
+)
+def test_a_typed_tool_that_a_provider_cannot_run_as_stated_is_refused_and_never_widened(
+    encoder: Any, settings: Settings, says: str
+) -> None:
+    notes = encoder.heads.notes if isinstance(encoder, Claude) else encoder.notes
+    with pytest.raises(AgentError, match=says):
+        notes(settings)
+    request = ModelRequest(messages=(HELLO,), settings=settings)
+    encoded = encoder.encode(request)
+    body: Any = json.loads(encoded.body if isinstance(encoder, Claude) else encoded)
+    assert {"type": "web_search"} not in body.get("tools", [])  # of a fallback, which has no notes
+    assert {"googleSearch": {}} not in body.get("tools", [])
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        [WebSearch()],
+        (WebSearch(max_uses=0),),
+        (WebSearch(allowed_domains="a.org"),),
+        (FileSearch(stores=[]),),
+        ("file_search",),
+    ],
+)
+def test_hosted_tools_that_cannot_be_right_are_refused(tools: Any) -> None:
+    with pytest.raises(AgentError, match=r"WebSearch\(max_uses=3\)"):
+        Settings(hosted_tools=tools)
+
+
+OPENAI_ITEM = {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["loom"]}
+OPENAI_TEXT = {
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "Found."}],
+}
+OPENAI = {"object": "response", "id": "r", "status": "completed"}
+
+
+@pytest.mark.usefixtures("store")
+async def test_the_calls_of_a_typed_tool_are_in_the_history_and_go_back() -> None:
+    body = document({**OPENAI, "output": [OPENAI_ITEM, OPENAI_TEXT]})
+    settings = Settings(hosted_tools=(FileSearch(stores=["vs_1"]),))
+    agent = Agent(name="a", model="openai:gpt-6-sol", settings=settings)
+    async with serving(body, body) as server:
+        provider = Provider(type="openai", base_url=server.url, api_key=Secret("key"))
+        async with open_runtime(config=Config(providers={"openai": provider})) as rt:
+            first = await rt.run(agent, "Find it.", session="s")
+            await rt.run(agent, "Again.", session="s")
+            started = (await rt.journal.load(first.run_id)).started
+    assert started is not None
+    assert started.settings.hosted_tools == (FileSearch(stores=("vs_1",)),)
+    assert [m.hosted_calls for m in first.messages] == [(), ("file_search loom",)]
+    again: Any = server.seen[1].json["input"]
+    assert OPENAI_ITEM in again
+    assert server.seen[1].json["tools"] == server.seen[0].json["tools"]
+
+
+async def test_a_run_with_a_typed_tool_that_its_provider_lacks_does_not_start() -> None:
+    settings = Settings(hosted_tools=(FileSearch(stores=["vs_1"]),))
+    provider = Provider(type="anthropic", base_url="http://127.0.0.1:9", api_key=Secret("key"))
+    async with open_runtime(config=Config(providers={"anthropic": provider})) as rt:
+        with pytest.raises(AgentError, match="FileSearch"):
+            await rt.run(Agent(name="a", model="anthropic:m"), "Find it.", settings=settings)
+        assert await rt.journal.runs() == []

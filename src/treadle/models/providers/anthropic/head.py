@@ -10,6 +10,7 @@ from typing import cast
 
 import msgspec
 
+from treadle._internal.hosted_tools import CodeExecution, FileSearch, TypedTool
 from treadle.config.model_profile import Abilities
 from treadle.errors import AgentError
 from treadle.models.model import ModelRequest
@@ -188,7 +189,7 @@ class HeadEncoder:
             *ours,
             *(
                 tool
-                for tool in wanted(request.settings, _hosted(self._abilities))
+                for tool in wanted(request.settings, _hosted(self._abilities), _detailed)
                 if tool["name"] not in names
             ),
         ]
@@ -208,13 +209,21 @@ class HeadEncoder:
         return (
             *fit(settings, self._abilities).notes,
             *(["tools cannot be strict with this model"] if loose else []),
-            *left_out(settings, _hosted(self._abilities)),
+            *left_out(settings, _hosted(self._abilities), _detailed),
             *(
                 ["there is no flex tier: service_tier is left out"]
                 if settings.service_tier == "flex"
                 else []
             ),
         )
+
+
+def _detailed(definition: Block, tool: TypedTool) -> Block | None:
+    """Add the details of a typed tool. Source: platform.claude.com, "Web search tool"."""
+    if isinstance(tool, FileSearch):
+        return None
+    details = Block() if isinstance(tool, CodeExecution) else msgspec.structs.asdict(tool)
+    return {**definition, **{name: value for name, value in details.items() if value}}
 
 
 def _hosted(abilities: Abilities) -> dict[str, Block]:

@@ -32,7 +32,7 @@ from treadle.models.providers.gemini.naming import (
     resource_of,
 )
 from treadle.models.providers.gemini.thinking import fit
-from treadle.models.providers.hosted import wanted
+from treadle.models.providers.hosted import left_out, nothing, wanted
 from treadle.models.providers.images import GEMINI_LIMITS, encoded_within
 from treadle.types import ServiceTier, Settings
 
@@ -171,7 +171,7 @@ class RequestEncoder:
         if system := [{"text": block.text} for block in request.system if block.text]:
             fields["systemInstruction"] = {"parts": system}
         hosted = (
-            wanted(request.settings, HOSTED)
+            wanted(request.settings, HOSTED, nothing)
             if not request.tools or not is_older(self._model_id, GENERATION_OF_LEVELS)
             else []
         )
@@ -213,7 +213,10 @@ class RequestEncoder:
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
         """Return notes on differences between requests and `settings` that are due to the model."""
-        return fit(settings, self._abilities, self._model_id).notes
+        return (
+            *fit(settings, self._abilities, self._model_id).notes,
+            *left_out(settings, HOSTED, nothing),
+        )
 
 
 def _calling(settings: Settings) -> Json:

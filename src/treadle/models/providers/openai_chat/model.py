@@ -23,7 +23,7 @@ from treadle.models.providers.documents import asked_once
 from treadle.models.providers.encoding import dumped
 from treadle.models.providers.estimate import estimated_tokens
 from treadle.models.providers.exchange import exchanged
-from treadle.models.providers.hosted import left_out
+from treadle.models.providers.hosted import left_out, nothing
 from treadle.models.providers.http import TIMEOUT_S, HttpConnection
 from treadle.models.providers.identity import JSON_HEADERS, Identity, in_lower_case
 from treadle.models.providers.images import with_notice
@@ -172,7 +172,7 @@ class ChatModel:
             if lacks
             else ()
         )
-        return (*self._encoder.notes(settings), *left_out(settings, {}), *own)
+        return (*self._encoder.notes(settings), *left_out(settings, {}, nothing), *own)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         as_json = (

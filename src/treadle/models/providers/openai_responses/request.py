@@ -13,6 +13,7 @@ from typing import cast
 
 import msgspec
 
+from treadle._internal.hosted_tools import CodeExecution, FileSearch, TypedTool, WebSearch
 from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.messages.history import History
@@ -29,7 +30,7 @@ from treadle.models.providers.encoding import (
     with_extra,
     with_theirs,
 )
-from treadle.models.providers.hosted import wanted
+from treadle.models.providers.hosted import left_out, wanted
 from treadle.models.providers.images import NO_LIMITS, OPENAI_LIMITS, encoded_within
 from treadle.models.providers.json_schema import parameters, strict
 from treadle.models.providers.openai_responses.calls import PATCH_TOOL
@@ -48,9 +49,10 @@ _HOSTED: dict[str, Json] = {
     "web_search": {"type": "web_search"},
     "web_fetch": {"type": "web_search"},  # it also opens pages
     "code_execution": {"type": "code_interpreter", "container": {"type": "auto"}},
+    "file_search": {"type": "file_search"},
 }
-"""Definitions of hosted tools. Source: the guides "Web search" and "Code Interpreter", and the
-types of the SDK 3.54.
+"""Definitions of hosted tools. Source: the guides "Web search", "Code Interpreter" and "File
+search", and the types of the SDK 3.54.
 """
 _COUNTED = frozenset(
     {
@@ -202,9 +204,8 @@ class RequestEncoder:
             {"type": PATCH_TOOL} if self._has_built_in(tool) else _tool(tool, strictly=strictly)
             for tool in request.tools
         ]
-        tools = with_theirs(
-            [*ours, *wanted(request.settings, _HOSTED)], extra.pop("tools", None), _key, _joined
-        )
+        hosted = wanted(request.settings, _HOSTED, _detailed)
+        tools = with_theirs([*ours, *hosted], extra.pop("tools", None), _key, _joined)
         body: Json = {"model": self._model_id, "stream": True, "store": False}
         if include := _include(
             extra.pop("include", None), encrypted=self._abilities.reasoning is not False
@@ -253,7 +254,21 @@ class RequestEncoder:
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
         """Return notes on differences between requests and `settings` that are due to the model."""
-        return fit(settings, self._abilities, self._model_id).notes
+        return (
+            *fit(settings, self._abilities, self._model_id).notes,
+            *left_out(settings, _HOSTED, _detailed),
+        )
+
+
+def _detailed(definition: Json, tool: TypedTool) -> Json | None:
+    match tool:
+        case WebSearch(max_uses=None):
+            filters = {"filters": {"allowed_domains": [*tool.allowed_domains]}}
+            return {**definition, **(filters if tool.allowed_domains else {})}
+        case FileSearch():
+            return {**definition, "vector_store_ids": [*tool.stores]}
+        case _:
+            return definition if isinstance(tool, CodeExecution) else None
 
 
 def _include(theirs: object, *, encrypted: bool) -> list[object]:
