@@ -11,15 +11,15 @@ ROOT = Path(__file__).parent.parent
 TOLERANCE = 1.02
 COUNTED = {
     "append-sqlite": 35,
-    "run-memory": 549,
-    "turn-memory": 476,
-    "run-memory-wire": 773,
-    "turn-memory-wire": 408,
+    "run-memory": 529,
+    "turn-memory": 469,
+    "run-memory-wire": 764,
+    "turn-memory-wire": 404,
     "delta-memory-wire": 7,
-    "run-sqlite": 704,
-    "turn-sqlite": 574,
-    "run-sqlite-wire": 928,
-    "turn-sqlite-wire": 482,
+    "run-sqlite": 687,
+    "turn-sqlite": 567,
+    "run-sqlite-wire": 922,
+    "turn-sqlite-wire": 478,
     "delta-sqlite-wire": 7,
 }
 """Calls by row of `python -m benchmarks.calls`, on Python 3.11. Newer versions need fewer."""

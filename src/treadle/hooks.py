@@ -18,7 +18,6 @@ from treadle.events.hooks import HookedRun as HookedRun
 from treadle.events.hooks import Hooks as Hooks
 from treadle.events.hooks import Stop as Stop
 from treadle.events.hooks import checked_hooks as checked_hooks
-from treadle.events.hooks import hooks_of as hooks_of
 from treadle.events.hooks.audit import Audit as Audit
 from treadle.events.hooks.cache import Cache as Cache
 from treadle.events.hooks.guard import Guard as Guard

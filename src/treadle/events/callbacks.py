@@ -77,13 +77,10 @@ class Callbacks:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Callbacks and `on_event` of one run; false if neither is set."""
+    """Callbacks and `on_event` of one run, at least one of them."""
 
     callbacks: Callbacks | None = None
     on_event: Callable[[Event], object] | None = None
-
-    def __bool__(self) -> bool:
-        return self.callbacks is not None or self.on_event is not None
 
     async def hear(self, event: Event) -> None:
         if self.on_event is not None:

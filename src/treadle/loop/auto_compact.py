@@ -21,7 +21,7 @@ from treadle.messages.size import text_bytes, tokens_in
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.models.refused_settings import without
 from treadle.models.retry import Retries
-from treadle.types import StopReason, now
+from treadle.types import now
 
 
 class RunRoom:
@@ -30,32 +30,23 @@ class RunRoom:
     def __init__(
         self,
         plan: Plan,
-        tools: tuple[ToolDefinition, ...],
+        tools: Callable[[], tuple[ToolDefinition, ...]],
         append: Append,
         *,
+        warn: Callable[[str], None],
         retries: Retries,
         traced: Traced,
     ) -> None:
+        """`tools`: function that returns the tools of the next request. `warn`: function that
+        publishes a warning.
+        """
         self._plan, self._state, self._append = plan, plan.state, append
-        self.tools = tools
-        """Tools of the next request."""
+        self._tools, self._warn = tools, warn
         limits = ContextLimits(plan.windows, self._fixed, plan.settings.compact_at_tokens)
         self._compactor = Compactor(
             plan.state, limits, append=append, retries=retries, traced=traced
         )
         self._warned = False
-        self.warn: Callable[[str], None]
-        """Callback that publishes a warning."""
-        self.wanted = False
-        """True while a requested compaction is pending."""
-        self.was_short = False
-        """True if the last response overflowed the context, which was then compacted."""
-
-    def count_fixed(self) -> None:
-        """Note the size of the next request without its messages, if the budget needs it."""
-        if (ledger := self._state.ledger).estimates:
-            fixed = (*self._plan.system, *self.tools)
-            ledger.fixed_bytes = sum(len(encode_json(value)) for value in fixed)
 
     async def make(self, *, forced: bool = False, hold: bool = False) -> bool:
         """Compact if needed, and return True if the next request is shorter.
@@ -68,9 +59,9 @@ class RunRoom:
         """
         if self._state.current.results_only:
             return False
-        if self._plan.is_processed and not (forced or self.wanted):
+        if self._plan.is_processed and not forced:
             return False
-        plan, forced, self.wanted = self._plan, forced or self.wanted, False
+        plan = self._plan
         if not self._compactor.is_needed(plan.max_tokens, forced=forced):
             return False
         # hooks and summaries may be slow, so store pending entries first
@@ -82,7 +73,7 @@ class RunRoom:
                 plan.max_tokens, self._summarisers, native=self._native(), forced=forced
             )
             if made.warning:
-                self.warn(made.warning)
+                self._warn(made.warning)
             if made.entries:
                 await self._append(*made.entries, hold=hold)
         finally:
@@ -97,13 +88,12 @@ class RunRoom:
 
     async def overcome(self) -> bool:
         """Compact after a response that overflowed the context. Returns True if the run can
-        continue; never twice in a row.
+        continue.
         """
         state = self._state
-        if self.was_short or state.current.last is not None or state.ledger.turns_spent:
+        if state.current.last is not None or state.ledger.turns_spent:
             return False
-        self.was_short = state.context.made_room or await self.make(forced=True)
-        return self.was_short
+        return state.context.made_room or await self.make(forced=True)
 
     def withdraw(self) -> list[Compaction]:
         """Remove the newest exchange from the session's view if the provider would refuse all later
@@ -118,15 +108,11 @@ class RunRoom:
             return []
         if (receipt := withdrawn(state.context.history, state.current.response.message.id)) is None:
             return []
-        self.warn(
+        self._warn(
             f"the provider would refuse all requests after its refusal, so {receipt.dropped} "
             "messages were removed from the conversation; the journal keeps them"
         )
         return [Compaction(at=now(), receipt=encode_json(receipt).decode())]
-
-    def answered(self, stop: StopReason) -> None:
-        """Record the stop reason of a response."""
-        self.was_short &= stop is StopReason.CONTEXT_OVERFLOW
 
     def _native(self) -> NativeCompaction | None:
         """Return the compaction of the model's provider; None if it has none or it is disabled."""
@@ -143,7 +129,7 @@ class RunRoom:
 
         def request(messages: Sequence[Message]) -> ModelRequest:
             return ModelRequest(
-                messages=messages, tools=self.tools, system=plan.system, settings=settings
+                messages=messages, tools=self._tools(), system=plan.system, settings=settings
             )
 
         return NativeCompaction(model, state.models.asked, plan.prices, request)
@@ -151,7 +137,7 @@ class RunRoom:
     def _fixed(self) -> int:
         """Return the estimated tokens of a request without its history."""
         system = sum(text_bytes(block.text) for block in self._plan.system)
-        return tokens_in(system + sum(len(encode_json(tool)) for tool in self.tools))
+        return tokens_in(system + sum(len(encode_json(tool)) for tool in self._tools()))
 
     async def _summarisers(self) -> AsyncGenerator[Summariser, None]:
         """Yield the plan's summarizers. Warns of an unavailable one once per run."""
@@ -159,5 +145,5 @@ class RunRoom:
             async for summariser in summarisers:
                 if summariser.missed and not self._warned:
                     self._warned = True
-                    self.warn(summariser.missed)
+                    self._warn(summariser.missed)
                 yield summariser

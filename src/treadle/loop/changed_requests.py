@@ -1,12 +1,12 @@
-"""Requests to the model that differ from the plan's: changed by hooks, by a processor, or because
-the provider rejected a part of them; and the record of failed attempts.
+"""Requests to the model that differ from the plan's: compacted, changed by hooks or a processor, or
+because the provider rejected a part of them; and the record of failed attempts.
 
 Entry point: `ChangedRequests`, a base class of `ModelTurn`.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 
 import msgspec
 
@@ -17,7 +17,7 @@ from treadle.errors import AgentError
 from treadle.events.feed import Feed
 from treadle.events.hooks import Hooks
 from treadle.events.hooks.chain import BeforeModelSaid
-from treadle.events.tracing import ModelSpan
+from treadle.events.tracing import ModelSpan, Traced
 from treadle.journal.entries import (
     Compaction,
     InputAdded,
@@ -29,16 +29,18 @@ from treadle.journal.journal import Append
 from treadle.journal.receipts import Cleared
 from treadle.journal.run_state import RunState
 from treadle.journal.view import View, view_of
+from treadle.loop.auto_compact import RunRoom
 from treadle.loop.ending import as_error, error_info, request_named
 from treadle.loop.guarding import beside
+from treadle.loop.inbox import Inbox
 from treadle.loop.plan import Plan
 from treadle.loop.processing import Processor
 from treadle.messages.events import ErrorInfo
 from treadle.messages.history import History
 from treadle.messages.message import Message
-from treadle.models.model import ModelRequest, ModelResponse, Switch
+from treadle.models.model import ModelRequest, ModelResponse, Switch, ToolDefinition
 from treadle.models.refused_settings import names_image, offending, without
-from treadle.models.retry import ModelAttempt
+from treadle.models.retry import ModelAttempt, Retries
 from treadle.types import Outcome, now
 
 
@@ -55,6 +57,11 @@ class ChangedRequests:
     _asked: ModelRequested
     _attempt: ModelAttempt | None
     _span: ModelSpan
+    _tools: tuple[ToolDefinition, ...]
+    _retries: Retries
+    _traced: Traced
+    was_short: bool
+    """True if the last response overflowed the context, which was then compacted."""
 
     async def respond(
         self, last: Outcome | None, *, is_checked: bool = False
@@ -63,6 +70,38 @@ class ChangedRequests:
 
     def done(self) -> None:
         raise NotImplementedError
+
+    # ------------------------------------------------------------ size
+
+    @cached_property
+    def room(self) -> RunRoom:
+        """Compaction of the conversation, created for the first request that may not fit."""
+        return RunRoom(
+            self._plan,
+            lambda: self._tools,
+            self._append,
+            warn=self._feed.warn,
+            retries=self._retries,
+            traced=self._traced,
+        )
+
+    async def compact(self, inbox: Inbox) -> None:
+        """Compact if needed, or if the inbox asks for it."""
+        if not self._state.current.results_only:
+            wanted, inbox.wants_compaction = inbox.wants_compaction, False
+            await self.room.make(forced=wanted)
+
+    async def overcome(self) -> bool:
+        """Compact after a response that overflowed the context. Returns True if the run can
+        continue; never twice in a row.
+        """
+        self.was_short = not self.was_short and await self.room.overcome()
+        return self.was_short
+
+    def count_fixed(self) -> None:
+        """Note the size of the next request without its messages, for the budget."""
+        fixed = (*self._plan.system, *self._tools)
+        self._ledger.fixed_bytes = sum(len(encode_json(value)) for value in fixed)
 
     # ------------------------------------------------------------ hooks and processors
 

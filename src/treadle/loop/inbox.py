@@ -6,7 +6,7 @@ Entry point: `Inbox`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -26,19 +26,14 @@ from treadle.types import Outcome, now
 logger = logging.getLogger("treadle")
 
 
-class LateResults:
-    """Late results of one run; false if empty. Use it only in the run's event loop."""
+# Structs, because creating one does not enter this file: most runs receive no message.
+class LateResults(msgspec.Struct, eq=False):
+    """Late results of one run. Use it only in the run's event loop."""
 
-    __slots__ = ("_next", "_state", "entries")
-
-    def __init__(self, state: RunState) -> None:
-        self._state = state
-        self.entries: tuple[ToolLate, ...] = ()
-        """Late results not yet taken, in the order of arrival."""
-        self._next: LateResults | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self.entries)
+    _state: RunState
+    entries: tuple[ToolLate, ...] = ()
+    """Late results not yet taken, in the order of arrival."""
+    _next: LateResults | None = None
 
     def hear(self, call_id: str, attempt: int, text: str, status: LateStatus) -> None:
         """Add a late result, unless the call already has a result."""
@@ -120,23 +115,17 @@ NO_ANSWER = "the model gave no answer: its last two responses were empty"
 EMPTY_RESPONSE = "Your last response was empty. Go on, or give your final answer."
 
 
-class Inbox:
-    """Inbox of one run. True if it contains a user's message or a late result."""
+class Inbox(msgspec.Struct, eq=False):
+    """Inbox of one run."""
 
-    __slots__ = ("_plan", "_state", "is_closed", "late", "news", "waiting")
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan, self._state = plan, plan.state
-        self.late = LateResults(plan.state)
-        self.news: Callable[[], Sequence[str]] = tuple
-        """Function that returns notes of tools for the next request."""
-        self.waiting: tuple[str, ...] = ()
-        """Messages from users, in order."""
-        self.is_closed = False
-        """True once the run is ending and accepts no more messages from users."""
-
-    def __bool__(self) -> bool:
-        return bool(self.waiting or self.late)
+    _plan: Plan
+    late: LateResults
+    waiting: tuple[str, ...] = ()
+    """Messages from users, in order."""
+    wants_compaction: bool = False
+    """True while a requested compaction is pending."""
+    is_closed: bool = False
+    """True once the run is ending and accepts no more messages from users."""
 
     def add(self, text: str) -> None:
         """Add a user's message. Raises AgentError(invalid) once the inbox is closed."""
@@ -144,13 +133,11 @@ class Inbox:
             raise AgentError("invalid", "this run has ended: its model cannot read the text")
         self.waiting = (*self.waiting, text)
 
-    async def take(self) -> list[Entry]:
-        """Take all messages, as entries to append. Raises AgentError(agent) if a hook fails that
-        rewrites them.
+    async def take(self, news: Sequence[str]) -> list[Entry]:
+        """Take all messages, as entries to append. `news`: notes of tools for the next request.
+
+        Raises AgentError(agent) if a hook fails that rewrites the messages.
         """
-        news = self.news()
-        if not (news or self.waiting or self.late.entries):
-            return []
         told = (
             [InputAdded(at=now(), message=Message.user("\n".join(news)), by="runtime")]
             if news
@@ -189,7 +176,7 @@ class Inbox:
         Takes the errors of the model's `output`. `was_short`: the last response overflowed the
         context. `after_words`: other messages have just been added.
         """
-        state, ours = self._state, ""
+        state, ours = self._plan.state, ""
         if state.current.results_only:
             return []
         mend, output.mend = output.mend, ""

@@ -27,7 +27,7 @@ from treadle.loop.calls import Admission, OpenCalls
 from treadle.loop.deadline import RunTime
 from treadle.loop.ending import Ending
 from treadle.loop.guarding import rewritten
-from treadle.loop.inbox import Inbox
+from treadle.loop.inbox import Inbox, LateResults
 from treadle.loop.model_turn import ModelTurn
 from treadle.loop.outcome import Closing, Verdict
 from treadle.loop.plan import Plan
@@ -61,7 +61,7 @@ class Run:
         """Prepares the run of the agent to which the model handed over. Raises AgentError."""
         self.next: Run | None = None
         """Set when the run goes on with the next agent, under the same writer."""
-        self.inbox = Inbox(plan)
+        self.inbox = Inbox(plan, LateResults(plan.state))
         self._toolbox, self._journal, self._feed, self._clock = toolbox, journal, feed, clock
         self._ledger = self.state.ledger
         self._driven_s = self.state.driven_s + plan.prepared_s
@@ -73,13 +73,11 @@ class Run:
         self._let_go = False
         self._verdict = Verdict(plan)
         self._model = ModelTurn(plan, toolbox, feed, self.pen.append, Retries(retries, clock))
-        self.room = self._model.room
-        self.room.warn = feed.warn
         self._calls = OpenCalls(self.state)
         """The open calls of the last response."""
         self._admission = Admission(plan, toolbox)
         self._closing = Closing(plan, self.pen, feed, self._model, self._verdict, self.inbox)
-        toolbox.late, self.inbox.news = self.inbox.late.hear, toolbox.news
+        toolbox.late = self.inbox.late.hear
 
     @property
     def ending(self) -> Ending | None:
@@ -93,7 +91,7 @@ class Run:
 
     def compact(self) -> None:
         """Compact the conversation before the next request, even if it fits."""
-        self.room.wanted = True
+        self.inbox.wants_compaction = True
 
     def cancel(self, by: str = "caller") -> None:
         """End the run as `cancelled` at its next await, with a valid history. Idempotent."""
@@ -121,7 +119,7 @@ class Run:
         self.inbox.waiting, before.inbox.waiting = before.inbox.waiting, ()
         self.inbox.late.entries = before.inbox.late.take()
         before.inbox.late.go_on_in(self.inbox.late)
-        self.room.wanted = before.room.wanted
+        self.inbox.wants_compaction = before.inbox.wants_compaction
         self._cancelled_by, self._let_go = before._cancelled_by, before._let_go
         if before._scope.cancel_called:
             self._scope.cancel()
@@ -174,9 +172,9 @@ class Run:
     # ------------------------------------------------------------ a turn
 
     async def _turns(self) -> Outcome:
-        if not self._ledger.context_tokens:
-            self.room.count_fixed()
-        if self.plan.hooks:
+        if self._ledger.estimates and not self._ledger.context_tokens:
+            self._model.count_fixed()
+        if self.plan.hooks.points:
             await self.plan.hooks.before_run()
         outcome = None
         if self.plan.resumption is not None:  # close the previous driver's open calls first
@@ -192,9 +190,9 @@ class Run:
             ):
                 outcome = await self._closed(answers, driven=True)
             if outcome is Outcome.REFUSED:
-                self.pen.keep(*self.room.withdraw())
+                self.pen.keep(*self._model.room.withdraw())
             if outcome is not None and not (
-                outcome is Outcome.CONTEXT_OVERFLOW and await self.room.overcome()
+                outcome is Outcome.CONTEXT_OVERFLOW and await self._model.overcome()
             ):
                 return outcome
             # let subscribers receive the turn, and steer the run, before the next request
@@ -243,7 +241,8 @@ class Run:
         if tools:
             self._toolbox.join(tools)
             self._model.use_tools(self._toolbox.definitions)
-            self.room.count_fixed()
+            if self._ledger.estimates:
+                self._model.count_fixed()
 
     async def _turn(self) -> Outcome | None:
         ledger, state, plan = self._ledger, self.state, self.plan
@@ -251,20 +250,21 @@ class Run:
             return Outcome.TURN_LIMIT
         if plan.late_tools is not None:
             self._join_late_tools(plan.late_tools)
-        if said := await self.inbox.take():
-            self.pen.keep(*said)
-        await self.room.make()
+        said, news = list[Entry](), self._toolbox.news() if self._toolbox.kept else ()
+        if news or self.inbox.waiting or self.inbox.late.entries:
+            self.pen.keep(*(said := await self.inbox.take(news)))
+        if self.inbox.wants_compaction or plan.windows(state.models.asked):
+            await self._model.compact(self.inbox)
         last = ledger.last_turn(state.context.new_bytes() if ledger.estimates else 0, plan.dearest)
-        if ours := self.inbox.ours(
-            last, self._verdict.output, was_short=self.room.was_short, after_words=bool(said)
-        ):
+        short, output = self._model.was_short, self._verdict.output
+        if last is not None or short or output.needs_words:
+            ours = self.inbox.ours(last, output, was_short=short, after_words=bool(said))
             self.pen.keep(*ours)
         found = await self._model.respond(last)
         if isinstance(found, Outcome):
             return found
         response, entry = found
         calls, stop = response.tool_calls, response.stop_reason
-        self.room.answered(stop)
         if kept := self._admission.is_kept_first(calls, stop, last):
             self._model.done()
             await self.pen.append(entry)

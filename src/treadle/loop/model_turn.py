@@ -18,7 +18,6 @@ from treadle.events.tracing import NO_SPAN, at_first
 from treadle.journal.entries import ModelRequested, ModelResponded
 from treadle.journal.journal import Append
 from treadle.journal.view import View
-from treadle.loop.auto_compact import RunRoom
 from treadle.loop.changed_requests import ChangedRequests
 from treadle.loop.hook_responses import given, replacing
 from treadle.loop.plan import Plan
@@ -28,7 +27,7 @@ from treadle.messages.message import Message, Part
 from treadle.models.model import Fold, ModelRequest, ModelResponse, ToolDefinition
 from treadle.models.refused_settings import without
 from treadle.models.retry import ModelAttempt, Retries, ask
-from treadle.types import Outcome, Usage, new_id, now
+from treadle.types import Outcome, StopReason, Usage, new_id, now
 
 
 class ModelTurn(ChangedRequests):
@@ -54,7 +53,7 @@ class ModelTurn(ChangedRequests):
         self._attempt: ModelAttempt | None = None
         """The current attempt; None between `done` and the next request."""
         self._traced, self._span = toolbox.traced, NO_SPAN
-        self.room = RunRoom(plan, self._tools, append, retries=retries, traced=self._traced)
+        self.was_short = False
 
     async def respond(
         self, last: Outcome | None, *, is_checked: bool = False
@@ -97,7 +96,7 @@ class ModelTurn(ChangedRequests):
 
     def use_tools(self, tools: tuple[ToolDefinition, ...]) -> None:
         """Use these tools from the next request on."""
-        self._tools = self.room.tools = tools
+        self._tools = tools
 
     def done(self) -> None:
         """Close the attempt. Call it before the response's entry is appended, or to drop it."""
@@ -254,6 +253,7 @@ class ModelTurn(ChangedRequests):
                 usage=Usage(),
                 stop_reason=None,
             )
+        self.was_short &= response.stop_reason is StopReason.CONTEXT_OVERFLOW
         return ModelResponded(
             at=message.created_at,
             turn=self._ledger.turns + 1,

@@ -58,8 +58,8 @@ class Verdict:
         )
         return output, encode_json(output).decode()
 
-    def after(self, words: object) -> Outcome | None:
-        """Return the outcome; None if the run continues. `words`: true if there are messages that
+    def after(self, inbox: Inbox) -> Outcome | None:
+        """Return the outcome; None if the run continues, as it does if `inbox` has messages that
         the model has not read.
 
         Raises AgentError(tool) if a call ends the run, and RunBlocked.
@@ -83,7 +83,8 @@ class Verdict:
             return state.current.clamped or Outcome.TRUNCATED
         if response.stop_reason is StopReason.PAUSE or state.models.empty_responses == 1:
             return spent  # continue after a pause, and once after an empty response
-        if (words or state.current.unread) and spent is None:
+        words = inbox.waiting or inbox.late.entries or state.current.unread
+        if words and spent is None:
             return None  # so that the model reads the messages
         return state.cut_by or (
             Outcome.APPROVAL_NEEDED
@@ -91,9 +92,9 @@ class Verdict:
             else self._answered(response.message.text, said=True)
         )
 
-    async def checked(self, check: Check, words: object) -> Outcome | None:
+    async def checked(self, check: Check, inbox: Inbox) -> Outcome | None:
         """Return the outcome of a completed run after the check of its output; None if the model
-        has to correct the output, or to read `words` that came meanwhile.
+        has to correct the output, or to read messages that came meanwhile.
 
         The value of a tool that ended the run cannot be corrected. Raises AgentError(agent) if the
         check fails, and RunBlocked.
@@ -101,8 +102,9 @@ class Verdict:
         current = self._state.current
         ended = current.ended_by is not None
         outcome = await self.output.checked(check, may_mend=self._may_mend, ended=ended)
-        unread = words and self._spent is None and not current.calls
-        return None if unread and outcome is Outcome.COMPLETED else outcome
+        if outcome is Outcome.COMPLETED and self._spent is None and not current.calls:
+            return None if inbox.waiting or inbox.late.entries else outcome
+        return outcome
 
     @property
     def _spent(self) -> Outcome | None:
@@ -187,7 +189,8 @@ class Closing:
         self._warn(outcome, waiting=waiting)
         lost, stored = None, False
         with anyio.move_on_after(GRACE_S, shield=True) as grace:
-            said = await self._inbox.close()
+            self._inbox.is_closed = True
+            said = await self._inbox.close() if self._inbox.waiting else []
             last = said if waiting else self._close(why, calls, cancelled_by)
             try:
                 await self._pen.append(*last, hold=True)

@@ -38,6 +38,12 @@ class RunOutput:
         self.mend = ""
         """Errors of the output, as a message to the model that is not sent yet."""
 
+    @property
+    def needs_words(self) -> bool:
+        """True if the runtime may have a message for the model before the next request."""
+        current, models = self._state.current, self._state.models
+        return bool(self.mend or current.repeated or current.cut_short or models.empty_responses)
+
     def answered(self, text: str, *, said: bool, may_mend: bool) -> Outcome | None:
         """Validate the output. If it is invalid, the run continues with its errors as a message to
         the model if `may_mend`. `said`: the output is text, not a call.

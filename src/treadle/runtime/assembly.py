@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import anyio
+from typing import Any, NamedTuple
 
 from treadle._internal.clock import Clock
 from treadle._internal.log_masking import mask_logs
@@ -18,8 +16,7 @@ from treadle._internal.redaction import Redactor
 from treadle.agents.agent import Agent
 from treadle.agents.templates import expand_message
 from treadle.config import Config
-from treadle.errors import AgentError
-from treadle.events.hooks import Hook, hooks_of
+from treadle.events.hooks import NO_HOOKS, Hook, Hooks
 from treadle.journal.entries import Fork
 from treadle.journal.journal import Journal
 from treadle.journal.memory.journal import MemoryJournal
@@ -30,7 +27,7 @@ from treadle.messages.images import fitted_message
 from treadle.messages.message import Message, encode_json
 from treadle.models.model import Model
 from treadle.models.registry import Models
-from treadle.runtime.mcp_servers import RuntimeServers
+from treadle.runtime.mcp_servers import More, RuntimeServers
 from treadle.runtime.model_choice import Asker, ChosenModel, ModelChoice, replaced
 from treadle.runtime.options import (
     check_images,
@@ -38,6 +35,7 @@ from treadle.runtime.options import (
     checked_mode,
     directory_of,
     given_schema,
+    headers_of,
     labels_of,
     limit_of,
     merged_limits,
@@ -45,23 +43,10 @@ from treadle.runtime.options import (
     output_settings,
 )
 from treadle.runtime.prompt import as_begun, earlier_of, run_id_of
-from treadle.runtime.session import ResumeOptions, RunOptions
+from treadle.runtime.session import RunOptions
 from treadle.runtime.toolbox_factory import Toolboxes
 from treadle.tools.builtin.complete import Complete
-from treadle.tools.tool import LateTools, Tool
 from treadle.types import NOTHING_SET, Limits, Mode
-
-if TYPE_CHECKING:
-    from treadle.models.providers.run_headers import RunHeaders
-
-
-class More(NamedTuple):
-    """Tools in addition to the agent's own, and warnings about unavailable ones."""
-
-    tools: tuple[Tool[Any], ...] = ()
-    missed: tuple[str, ...] = ()
-    late: LateTools | None = None
-    waited_s: float = 0.0
 
 
 class RunOrigin(NamedTuple):
@@ -176,7 +161,7 @@ class Assembly:
             "more_tools": more.tools,
             "late_tools": more.late,
             "prepared_s": more.waited_s,
-            "hooks": hooks_of(self.hooks, agent.hooks),
+            "hooks": Hooks((*self.hooks, *agent.hooks)) if self.hooks or agent.hooks else NO_HOOKS,
             "prices": chosen.prices,
             "windows": chosen.windows,
             "compacting": chosen.compacting,
@@ -194,56 +179,10 @@ class Assembly:
     async def more_tools(
         self, agent: Agent[Any, Any], limits: Limits, *, awaited: Collection[str] = ()
     ) -> More:
-        """Return tools in addition to the agent's own.
-
-        Waits for the tools of servers within the limits; for an `awaited` one until its server has
-        responded or failed.
-        """
-        more = (*((Complete(agent.answer),) if agent.completion else ()), *agent.handoff_tools)
-        if not agent.mcp_servers:
-            return More(more)
-        begun, own = anyio.current_time(), {tool.name for tool in agent.own_tools}
-        joining = await self.served.join(
-            agent, within_s=limits.seconds, to_the_end=not own.issuperset(awaited)
-        )
-        tools, missed = joining.take()
-        return More((*more, *tools), tuple(missed), joining, anyio.current_time() - begun)
-
-    def _asker(
-        self,
-        agent: Agent[Any, Any],
-        session_id: str | None,
-        options: RunOptions,
-        origin: RunOrigin,
-    ) -> Asker:
-        submits = origin.submits
-        headers = self.headers(self.asked(agent), options, origin.caller, submits=submits)
-        run_id = run_id_of(options.get("run_id"))
-        return Asker(run_id, session_id, fork=origin.fork, submits=submits, headers=headers)
-
-    def headers(
-        self,
-        asked: str | Model,
-        options: RunOptions | ResumeOptions,
-        caller: ParentCall | None,
-        *,
-        submits: bool = False,
-    ) -> RunHeaders | None:
-        """Return the headers of a run whose model is `asked`: those of its parent, if it has one.
-
-        Raises AgentError(invalid).
-        """
-        if caller is not None:
-            return caller.plan.headers
-        if (given := options.get("headers")) is None:
-            return None
-        if submits:
-            raise AgentError(
-                "invalid",
-                "headers= cannot be submitted, because they are not stored: set them where the "
-                "run is driven, with Provider(headers=…) in the worker's configuration",
-            )
-        return self.choice.headers(asked, given)
+        """Return tools in addition to the agent's own, as `RuntimeServers.more` does."""
+        own = (*((Complete(agent.answer),) if agent.completion else ()), *agent.handoff_tools)
+        servers = self.served if agent.mcp_servers else None
+        return await servers.more(agent, own, limits, awaited) if servers else More(own)
 
     def _redactor_of(self, asker: Asker) -> Redactor:
         """Return the redactor of a run's errors."""
@@ -265,17 +204,17 @@ class Assembly:
         state, past, fork, caller, submits = origin
         earlier = earlier_of(options.get("messages", ()), session_id)
         values = agent.values(options.get("inputs") or {})
-        asker = self._asker(agent, session_id, options, origin)
+        headers = headers_of(self.choice, self.asked(agent), options, caller, submits=submits)
+        run_id = run_id_of(options.get("run_id"))
+        asker = Asker(run_id, session_id, fork=fork, submits=submits, headers=headers)
         if not submits:
             await self.toolboxes.confining.check(agent)
         limits = merged_limits(options.get("limits"), agent)
         chosen = await self.choice.choose(self.asked(agent), asker, limits)
         check_images(prompt, chosen)
         prompt, scaled = await fitted_message(prompt)
-        wanted = options.get("settings", NOTHING_SET).over(output_settings(agent))
-        settings, warnings = merged_settings(
-            wanted, agent.settings.over(self.settings), chosen.model
-        )
+        own = options.get("settings", NOTHING_SET).over(output_settings(agent))
+        settings, warnings = merged_settings(own, agent.settings.over(self.settings), chosen.model)
         more = More() if submits else await self.more_tools(agent, limits)
         system, changed = await as_begun(
             self.journal, agent, agent.system(values), state, fork or session_id
@@ -290,16 +229,16 @@ class Assembly:
             cwd=directory_of(options.get("cwd")),
             state=state,
             prompt=prompt,
-            messages=(*(expand_message(m, values) for m in agent.messages), *earlier)
-            if fork is None
-            else (),
+            messages=()
+            if fork
+            else (*(expand_message(m, values) for m in agent.messages), *earlier),
             changed=changed,
             inputs_json=encode_json(values).decode(),
             given_schema=given_schema(agent, settings),
             **labels_of(options),
             parent_run_id=caller and caller.plan.run_id,
             parent_call_id=caller and caller.call_id,
-            family=caller.plan.family if caller else session_id or asker.run_id,
+            family=caller.plan.family if caller else session_id or run_id,
             on_ask="wait" if options.get("on_approval") else options.get("on_ask", "deny"),
             on_unknown=options.get("on_unknown", "tell"),
             fork=fork,

@@ -55,7 +55,7 @@ class BusySessions:
         """Make the run of a claimed session reachable."""
         with self._lock:
             self._claims[session_id] = _Claim(run, inside)
-            run.room.wanted = session_id in self._long
+            run.inbox.wants_compaction = session_id in self._long
             self._long.discard(session_id)
 
     def follow(self, run: Run) -> None:
@@ -67,7 +67,7 @@ class BusySessions:
     def let_go(self, session_id: str) -> None:
         with self._lock:
             active = self._claims.pop(session_id, None)
-            if active is not None and active.run is not None and active.run.room.wanted:
+            if active is not None and active.run is not None and active.run.inbox.wants_compaction:
                 self._long.add(session_id)
 
     def is_busy(self, session_id: str) -> bool:

@@ -29,12 +29,13 @@ from treadle.loop.session_past import begun
 from treadle.messages.message import Message, Prompt
 from treadle.messages.result import Out, RunResult
 from treadle.models.retry import RetryPolicy
-from treadle.runtime.assembly import Assembly, More, RunOrigin
+from treadle.runtime.assembly import Assembly, RunOrigin
 from treadle.runtime.children import Children, ParentRun, divided
 from treadle.runtime.closing_runs import taken_unchanged, until_idle
 from treadle.runtime.evaluating import PlannedRun, as_submitted, going_on
 from treadle.runtime.evaluating import begun as begun_agent
 from treadle.runtime.handing_over import finished_result, forked_agent, in_charge
+from treadle.runtime.mcp_servers import More
 from treadle.runtime.model_choice import Asker
 from treadle.runtime.options import (
     ForkPoint,
@@ -44,6 +45,7 @@ from treadle.runtime.options import (
     checked_mode,
     directory_of,
     forked_options,
+    headers_of,
     labels_again,
     limits_over,
     merged_settings,
@@ -220,7 +222,7 @@ async def resumed_plan(
     _check_open_calls(agent, more, state)
     last = state.model if isinstance(agent.model, str | None) else None
     wanted = assembly.asked(agent, options.get("model") or last)
-    headers = assembly.headers(wanted, options, caller)
+    headers = headers_of(assembly.choice, wanted, options, caller)
     asker = Asker(started.run_id, started.session_id, state=state, headers=headers)
     chosen = await assembly.choice.choose(wanted, asker, limits)
     system, changed = system_again(agent, started, state)

@@ -146,16 +146,14 @@ def processor(agent: Agent[Any, Any], plan: Plan, deps: object) -> Processor:
 
 def output_check(
     agent: Agent[Any, Any], plan: Plan, deps: object, clean: Callable[[str], str]
-) -> Check | None:
-    """Return the check of an output by the agent and then by the hooks, in one run; None if there
-    is none. `clean` masks secrets.
+) -> Check:
+    """Return the check of an output by the agent and then by the hooks, in one run. `clean` masks
+    secrets.
 
     It raises ToolFailed for an output that is rejected, RunBlocked, and AgentError(agent) if it
     fails. The agent does not check the value of a tool that ended the run.
     """
     check, hooks = agent.output_check, plan.hooks
-    if check is None and "check_output" not in hooks.points:
-        return None
 
     async def checked(output: Any, ended: bool) -> None:
         try:

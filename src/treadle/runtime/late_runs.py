@@ -27,15 +27,15 @@ class LateRuns:
 
     def __init__(self, assembly: Assembly) -> None:
         self._assembly = assembly
-        self._runs: dict[str, Run] = {}
+        self.runs: dict[str, Run] = {}
 
     def keep(self, run: Run) -> None:
         """Keep a run until its last call has ended."""
-        self._runs[run.plan.run_id] = run
+        self.runs[run.plan.run_id] = run
 
     def go_on_in(self, run: Run) -> None:
         """Forward the late results of the run's previous driver to this one."""
-        if (before := self._runs.pop(run.plan.run_id, None)) is not None:
+        if (before := self.runs.pop(run.plan.run_id, None)) is not None:
             before.inbox.late.go_on_in(run.inbox.late)
 
     async def leave(self, run: Run) -> None:
@@ -52,7 +52,7 @@ class LateRuns:
         """Wait for threads of sync tools, which cannot be stopped. Those that exceed the grace
         period are logged by name.
         """
-        calls = [call for run_id in self._runs for call in abandoned_calls(run_id)]
+        calls = [call for run_id in self.runs for call in abandoned_calls(run_id)]
         for left in await wait_for_abandoned(calls, grace_s):
             logger.warning(
                 "the sync tool %r of run %s still runs in its thread after %.0f s: left alone",
@@ -69,8 +69,8 @@ class LateRuns:
         Return False if there were no results.
         """
         stored = False
-        for run_id, run in list(self._runs.items()):
-            if run.inbox.late:
+        for run_id, run in list(self.runs.items()):
+            if run.inbox.late.entries:
                 stored = True
                 said = await self._store(run)
                 if (
@@ -84,7 +84,7 @@ class LateRuns:
             # two runs that begin concurrently both get here
             if (
                 not abandoned_calls(run_id)
-                and self._runs.pop(run_id, None) is not None
+                and self.runs.pop(run_id, None) is not None
                 and run.is_left
             ):
                 await run.pen.writer.release()

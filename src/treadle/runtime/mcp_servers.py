@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -20,11 +20,21 @@ from anyio.abc import TaskGroup
 from treadle.agents.agent import Agent
 from treadle.errors import AgentError
 from treadle.tools.approval import ApprovalRequest, Approve, Approver
-from treadle.tools.tool import LateTools
+from treadle.tools.tool import LateTools, Tool
+from treadle.types import Limits
 
 if TYPE_CHECKING:
     from treadle.tools.mcp import McpServer, McpServers, ServerQuestion, ServerStatus
     from treadle.tools.mcp.joining import Joining
+
+
+class More(NamedTuple):
+    """Tools in addition to the agent's own, and warnings about unavailable ones."""
+
+    tools: tuple[Tool[Any], ...] = ()
+    missed: tuple[str, ...] = ()
+    late: LateTools | None = None
+    waited_s: float = 0.0
 
 
 class RuntimeServers:
@@ -65,6 +75,25 @@ class RuntimeServers:
         """Stop all servers. Idempotent."""
         if self._servers is not None:
             await self._servers.aclose()
+
+    async def more(
+        self,
+        agent: Agent[Any, Any],
+        own: tuple[Tool[Any], ...],
+        limits: Limits,
+        awaited: Collection[str],
+    ) -> More:
+        """Return `own` and the tools of the agent's servers.
+
+        Waits for the servers within the limits; for an `awaited` tool until its server has
+        responded or failed.
+        """
+        begun, names = anyio.current_time(), {tool.name for tool in agent.own_tools}
+        joining = await self.join(
+            agent, within_s=limits.seconds, to_the_end=not names.issuperset(awaited)
+        )
+        tools, missed = joining.take()
+        return More((*own, *tools), tuple(missed), joining, anyio.current_time() - begun)
 
     async def join(
         self, agent: Agent[Any, Any], *, within_s: float | None, to_the_end: bool

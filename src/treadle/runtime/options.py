@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
 import msgspec
 
@@ -20,14 +20,18 @@ from treadle.journal.run_state import RunState
 from treadle.journal.session_names import check_session_id
 from treadle.journal.window import MAX_SESSION_MESSAGES
 from treadle.loop.answers import Answers
+from treadle.loop.plan import ParentCall
 from treadle.messages.labels import checked_metadata, checked_tags
 from treadle.messages.message import MediaPart, Message, Prompt, encode_json
 from treadle.messages.result import Out
 from treadle.models.model import Model
-from treadle.runtime.model_choice import ChosenModel
+from treadle.runtime.model_choice import ChosenModel, ModelChoice
 from treadle.runtime.session import ForkOptions, ResumeOptions, RunOptions, Session, WakeOptions
 from treadle.tools.approval import check_texts
 from treadle.types import NOTHING_SET, Limits, Mode, OnAsk, OnUnknown, Settings
+
+if TYPE_CHECKING:
+    from treadle.models.providers.run_headers import RunHeaders
 
 DEFAULT_LIMITS = Limits(turns=100)
 """Limits of a run that sets none."""
@@ -239,3 +243,28 @@ def session_id_of(session: Session[Any, Any] | str | None) -> str | None:
     if session is not None:
         check_session_id(session)
     return session
+
+
+def headers_of(
+    choice: ModelChoice,
+    asked: str | Model,
+    options: RunOptions | ResumeOptions,
+    caller: ParentCall | None,
+    *,
+    submits: bool = False,
+) -> RunHeaders | None:
+    """Return the headers of a run whose model is `asked`: those of its parent, if it has one.
+
+    Raises AgentError(invalid).
+    """
+    if caller is not None:
+        return caller.plan.headers
+    if (given := options.get("headers")) is None:
+        return None
+    if submits:
+        raise AgentError(
+            "invalid",
+            "headers= cannot be submitted, because they are not stored: set them where the "
+            "run is driven, with Provider(headers=…) in the worker's configuration",
+        )
+    return choice.headers(asked, given)

@@ -52,7 +52,7 @@ class RunStream(ReadableStream[Out]):
     """
 
     def __init__(
-        self, start: Callable[[EventStream], Awaitable[RunHandle[Out]]], listeners: Listeners
+        self, start: Callable[[EventStream], Awaitable[RunHandle[Out]]], listeners: Listeners | None
     ) -> None:
         self._start = start
         self._listeners = listeners
@@ -118,11 +118,12 @@ class RunStream(ReadableStream[Out]):
                     "read them again with `await runtime.events(run_id)`"
                 ),
             )
-        return self if self._listeners else self._events
+        return self._events if self._listeners is None else self
 
     async def __anext__(self) -> Event:
         event = await anext(self._events)
-        await self._listeners.hear(event)
+        if self._listeners is not None:
+            await self._listeners.hear(event)
         return event
 
     if not TYPE_CHECKING:
@@ -159,7 +160,7 @@ class RunStream(ReadableStream[Out]):
             return await self._group.__aexit__(kind, error, trace)
         # the caller's own error must not be wrapped by the task group
         await self._group.__aexit__(None, None, None)
-        if self._listeners:
+        if self._listeners is not None:
             while not self._events.is_over:
                 with suppress(StopAsyncIteration):
                     await anext(self)
@@ -177,10 +178,10 @@ class RunStream(ReadableStream[Out]):
 
 
 async def collect(
-    start: Callable[[EventStream | None], Awaitable[RunHandle[Out]]], listeners: Listeners
+    start: Callable[[EventStream | None], Awaitable[RunHandle[Out]]], listeners: Listeners | None
 ) -> RunResult[Out]:
     """Return the result of a run. Without subscribers, it has no events and no task of its own."""
-    if not listeners:
+    if listeners is None:
         job = await start(None)
         await job.drive(job)
         return job.unwrap()

@@ -33,10 +33,7 @@ from treadle.runtime.evaluating import PlannedRun, hooked_run
 from treadle.runtime.evaluating import begun as begun_agent
 from treadle.runtime.handing_over import handed_over
 from treadle.runtime.late_runs import LateRuns
-from treadle.runtime.options import (
-    check_agent,
-    session_id_of,
-)
+from treadle.runtime.options import check_agent, session_id_of
 from treadle.runtime.prompt import prompt_of
 from treadle.runtime.results import after_run, result_of
 from treadle.runtime.run_stream import RunHandle, RunStream, collect
@@ -162,7 +159,8 @@ class Runs:
         self.check(options, RunOptions)
         check_agent(agent)
         prompt, session_id = prompt_of(text), session_id_of(options.get("session"))
-        await self.late.store()
+        if self.late.runs:
+            await self.late.store()
         caller = hears.caller if isinstance(hears, ParentRun) else None
         with RunClaim(self, session_id) as claim:  # before the session's history is read
             found, given = agent, options
@@ -197,7 +195,8 @@ class Runs:
         run = self._run(planned, deps, feed)
         if parent is not None and (above := self._jobs.get(parent.caller.plan.run_id)) is not None:
             run.time.above = above.run.time
-        self.late.go_on_in(run)
+        if self.late.runs:
+            self.late.go_on_in(run)
         job: RunHandle[Out] = RunHandle(run=run, drive=self._drive)
         self.ran = True
         self._jobs[plan.run_id] = job
@@ -208,7 +207,7 @@ class Runs:
 
     def _run(self, planned: PlannedRun[Any], deps: Any, feed: Feed) -> Run:
         agent, plan = planned.agent, planned.plan
-        if plan.hooks:
+        if plan.hooks.points:
             plan.hooks.begin(hooked_run(plan, deps), feed.warn)
         toolbox = self._assembly.toolboxes.make(agent, plan, deps, feed, self._children.spawn)
         run = Run(plan, toolbox, self.journal, feed, clock=self._clock, retries=self._retries)

@@ -215,9 +215,10 @@ def _meant(name: str, known: Sequence[str]) -> str:
     return f"did you mean {near!r}? " if near else ""
 
 
-def listeners_of(options: RunOptions | ResumeOptions | ForkOptions) -> Listeners:
-    """Return the callbacks among the options of a run."""
-    return Listeners(options.get("callbacks"), options.get("on_event"))
+def listeners_of(options: RunOptions | ResumeOptions | ForkOptions) -> Listeners | None:
+    """Return the callbacks among the options of a run; None if there are none."""
+    callbacks, on_event = options.get("callbacks"), options.get("on_event")
+    return None if callbacks is on_event is None else Listeners(callbacks, on_event)
 
 
 class Driver(Protocol):

@@ -141,7 +141,9 @@ class Toolboxes:
             has_handoffs=agent.handoffs != (),
             kept=shared.kept,
             hooks=plan.hooks,
-            output_check=output_check(agent, plan, deps, self.redact),
+            output_check=None
+            if agent.output_check is None and "check_output" not in plan.hooks.points
+            else output_check(agent, plan, deps, self.redact),
             processor=None if agent.history is None else processor(agent, plan, deps),
             traced=UNTRACED
             if self.tracer is NO_TRACER

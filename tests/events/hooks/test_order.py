@@ -322,4 +322,4 @@ def test_a_hook_that_is_made_wrong_is_refused_at_once() -> None:
 
 
 def test_hooks_that_override_nothing_are_as_none() -> None:
-    assert not Hooks([Hook(), Hook()])
+    assert not Hooks([Hook(), Hook()]).points

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from treadle.events.hooks.chain import NO_HOOKS as NO_HOOKS
 from treadle.events.hooks.chain import Hooks as Hooks
 from treadle.events.hooks.chain import RunBlocked as RunBlocked
-from treadle.events.hooks.chain import hooks_of as hooks_of
 from treadle.events.hooks.checking import checked_hooks as checked_hooks
 from treadle.events.hooks.hook import Add as Add
 from treadle.events.hooks.hook import AfterModel as AfterModel

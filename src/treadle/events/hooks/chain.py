@@ -92,9 +92,6 @@ class Hooks:
         self._told: set[int] = set()
         """Ids of hooks whose on_event has failed. Each is reported once per run."""
 
-    def __bool__(self) -> bool:
-        return bool(self._of)
-
     def begin(self, run: HookedRun[Any], warn: Callable[[str], None]) -> None:
         """Set the run, before any other call, and the callback for warnings."""
         self.run, self.warn = run, warn
@@ -249,11 +246,6 @@ class Hooks:
 
 
 NO_HOOKS = Hooks()
-
-
-def hooks_of(runtime: Sequence[Hook[Any]], agent: Sequence[Hook[Any]]) -> Hooks:
-    """Combine the hooks of the runtime and of the agent, in this order."""
-    return Hooks((*runtime, *agent)) if runtime or agent else NO_HOOKS
 
 
 async def _asked(hook: Hook[Any], point: str, *told: Any, wrap: bool = True) -> Any:
