@@ -1,5 +1,5 @@
 """Safe opening of a file whose path was resolved earlier: a command of a run may have put a link
-into the path since. Entry point: `open_in_place`.
+into the path since. Entry points: `open_in_place`, `head_of`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,19 @@ def open_in_place(path: Path, flags: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def head_of(path: Path, max_bytes: int) -> bytes | None:
+    """Return the start of a regular file, or None if it is not one or cannot be read. Never blocks
+    on a FIFO and follows no link in the last place.
+    """
+    names = ("O_NONBLOCK", "O_NOCTTY", "O_NOFOLLOW")
+    try:
+        descriptor = os.open(path, os.O_RDONLY | sum(getattr(os, name, 0) for name in names))
+        with open(descriptor, "rb") as file:
+            return file.read(max_bytes) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    except OSError:
+        return None
 
 
 def _place_of(descriptor: int) -> str | None:

@@ -10,12 +10,12 @@ points: `trust_of`, `trust`, `revoke`, `trusted`.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from pathlib import Path, PurePosixPath
 
+from treadle._internal.safe_open import head_of
 from treadle.config.file import Broken
 from treadle.config.places import CONFIG_NAME, FOLDER, Project
 from treadle.config.trust_store import STORE_NAME, content_hash, trusted
@@ -280,22 +280,7 @@ def _content(path: Path, root: Path) -> bytes | None:
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(root):
         return None
-    try:
-        descriptor = os.open(
-            real,
-            os.O_RDONLY
-            | getattr(os, "O_NONBLOCK", 0)
-            | getattr(os, "O_NOCTTY", 0)
-            | getattr(os, "O_NOFOLLOW", 0),
-        )
-        with open(descriptor, "rb") as file:
-            return (
-                file.read(TOTAL_MAX_BYTES + 1)
-                if stat.S_ISREG(os.fstat(descriptor).st_mode)
-                else None
-            )
-    except OSError:
-        return None
+    return head_of(real, TOTAL_MAX_BYTES + 1)
 
 
 def _below(path: Path, root: Path) -> str:

@@ -182,22 +182,19 @@ def check_options(options: Mapping[str, object], known: type[Any]) -> None:
         if (told := options.get(name)) is not None and not callable(told):
             raise AgentError("invalid", f"{name}= is a {type(told).__name__}: pass {what}")
     if (approver := options.get("on_approval")) is not None and not _is_async(approver):
-        text = (
+        raise AgentError(
+            "invalid",
             "on_approval= must be an async function that takes an ApprovalRequest: write `async "
-            "def`, and return Approve() or Deny(reason)"
+            "def`, and return Approve() or Deny(reason)",
         )
-        raise AgentError("invalid", text)
 
 
 def _is_async(told: object) -> bool:
     """Return False for a function that certainly returns nothing awaitable, not for an object."""
-    if inspect.isclass(told):
-        return False
     function = inspect.unwrap(told) if callable(told) else told
     function = function.func if isinstance(function, partial) else function
-    return not (
-        inspect.isfunction(function) or inspect.ismethod(function)
-    ) or inspect.iscoroutinefunction(function)
+    is_plain = inspect.isfunction(function) or inspect.ismethod(function)
+    return not inspect.isclass(told) and (not is_plain or inspect.iscoroutinefunction(function))
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
@@ -217,8 +214,8 @@ def _meant(name: str, known: Sequence[str]) -> str:
 
 def listeners_of(options: RunOptions | ResumeOptions | ForkOptions) -> Listeners | None:
     """Return the callbacks among the options of a run; None if there are none."""
-    callbacks, on_event = options.get("callbacks"), options.get("on_event")
-    return None if callbacks is on_event is None else Listeners(callbacks, on_event)
+    given = options.get("callbacks"), options.get("on_event")
+    return None if given == (None, None) else Listeners(*given)
 
 
 class Driver(Protocol):

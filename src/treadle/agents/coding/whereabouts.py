@@ -12,10 +12,10 @@ import os
 import platform
 import re
 import shutil
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from treadle._internal.safe_open import head_of
 from treadle.config import Project
 
 SHELLS = ("bash", "zsh", "fish", "sh")
@@ -135,19 +135,4 @@ def _head(folder: Path) -> str:
 
 def _line(path: Path) -> str:
     """Return the start of a regular file as text; an empty string if it is not one."""
-    try:
-        descriptor = os.open(
-            path,
-            os.O_RDONLY
-            | getattr(os, "O_NONBLOCK", 0)
-            | getattr(os, "O_NOCTTY", 0)
-            | getattr(os, "O_NOFOLLOW", 0),
-        )
-        with open(descriptor, "rb") as file:
-            return (
-                file.read(HEAD_MAX_BYTES).decode("utf-8", "replace")
-                if stat.S_ISREG(os.fstat(descriptor).st_mode)
-                else ""
-            )
-    except OSError:
-        return ""
+    return (head_of(path, HEAD_MAX_BYTES) or b"").decode("utf-8", "replace")
