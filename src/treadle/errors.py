@@ -65,7 +65,6 @@ class AgentError(Exception):
 
     Attributes:
         kind: Category of the error, which decides about retries and exit codes.
-        message: Description for the user: what happened, to what, and what to do next.
         status: HTTP status of the provider's response, or None.
         request_id: The provider's id of the request, or None.
         retry_after_s: Seconds to wait before another attempt, as the provider requests, or None.
@@ -86,12 +85,21 @@ class AgentError(Exception):
     ) -> None:
         super().__init__(kind, message)
         self.kind = ErrorKind(kind)
-        self.message = message
+        self._message = message
         self.status = status
         self.request_id = request_id
         self.retry_after_s = retry_after_s
         self.sent = sent
         self.should_retry = should_retry
+
+    @property
+    def message(self) -> str:
+        """Description for the user: what happened, to what, and what to do next."""
+        return self._message
+
+    @message.setter
+    def message(self, message: str) -> None:
+        self._message = message
 
     @property
     def retryable(self) -> bool:

@@ -35,7 +35,7 @@ from treadle.journal.entries import (
 from treadle.journal.entry_codec import read_entry
 from treadle.journal.journal import read_run
 from treadle.journal.projection import events_of, shown_arguments
-from treadle.journal.run_info import unknown_run
+from treadle.journal.run_info import UnknownRun
 from treadle.journal.run_messages import late_message
 from treadle.messages import events
 from treadle.messages.events import ErrorInfo
@@ -696,10 +696,10 @@ def _reads_or_refuses(data: bytes) -> None:
 
 def test_at_most_three_ids_are_named_that_may_have_been_meant() -> None:
     alike = [f"run_{n}" for n in range(9)]
-    assert "Did you mean run_0 or run_1 or run_2?" in unknown_run("run_", alike).message
-    assert unknown_run("rum_4", alike).message.count("run_") == 3
+    assert "Did you mean run_0 or run_1 or run_2?" in UnknownRun("run_", alike).message
+    assert UnknownRun("rum_4", alike).message.count("run_") == 3
     assert (
-        unknown_run("", alike).message == "there is no run '' here. `treadle runs list` shows them"
+        UnknownRun("", alike).message == "there is no run '' here. `treadle runs list` shows them"
     )
-    newest = unknown_run("rum_4", ["run_4", *(f"x{n}" for n in range(1000)), "run_5"]).message
+    newest = UnknownRun("rum_4", ["run_4", *(f"x{n}" for n in range(1000)), "run_5"]).message
     assert newest.endswith("Did you mean run_5?"), "only the last thousand are compared"

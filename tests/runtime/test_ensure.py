@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 import anyio
@@ -97,6 +98,14 @@ async def test_an_id_that_names_something_else_is_refused(
     with pytest.raises(AgentError) as raised:
         await rt.ensure(**{**asked, **changed}, run_id="order-7")
     assert raised.value.message == f"run 'order-7' exists with {what}: use another run_id"
+
+
+async def test_a_new_run_is_not_compared_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message about an unknown run names similar ids, at a cost that grows with their number."""
+    compared = list[str]()
+    monkeypatch.setattr(difflib, "get_close_matches", lambda word, *_, **__: compared.append(word))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    await open_runtime().ensure(agent(says("Done.")), "go", run_id="order-7")
+    assert compared == []
 
 
 async def test_it_needs_an_id() -> None:

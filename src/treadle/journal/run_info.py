@@ -185,18 +185,25 @@ def spent(info: RunInfo) -> RunCost:
 
 
 class UnknownRun(AgentError):
-    """Error for a run that the journal does not have."""
+    """Error for a run that the journal does not have. The message names similar ids, which are
+    compared when it is read: `Runtime.ensure` asks for runs that do not exist, and reads none.
+    """
 
+    def __init__(self, run_id: str, known: Collection[str]) -> None:
+        super().__init__("invalid", "")
+        self.args = (run_id, known)
+        self._run_id, self._known = run_id, known
 
-def unknown_run(run_id: str, known: Collection[str]) -> UnknownRun:
-    """Return the error for an unknown run, with similar ids."""
-    near = [name for name in known if name.startswith(run_id)][:3] if run_id else []
-    if not near:
-        from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong
+    @AgentError.message.getter  # which keeps the setter
+    def message(self) -> str:
+        if self._message:
+            return self._message
+        run_id, known = self._run_id, self._known
+        near = [name for name in known if name.startswith(run_id)][:3] if run_id else []
+        if not near:
+            from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong
 
-        near = get_close_matches(run_id, list(known)[-1000:], n=3)
-    return UnknownRun(
-        "invalid",
-        f"there is no run {run_id!r} here. "
-        + (f"Did you mean {' or '.join(near)}?" if near else "`treadle runs list` shows them"),
-    )
+            near = get_close_matches(run_id, list(known)[-1000:], n=3)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "`treadle runs list` shows them"
+        self._message = f"there is no run {run_id!r} here. {hint}"
+        return self._message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 
 from tests.journal.runs import answers, finished, refuses, says, started
@@ -112,6 +113,17 @@ async def test_the_databases_of_a_list_belong_together(shards: Shards) -> None:
     shards.open("c", "d")
     with refuses("invalid", "'a' and 'c' belong to different journals"):
         shards.open("a", "c")
+
+
+async def test_a_shard_of_a_newer_version_is_refused_and_left_as_it_is(shards: Shards) -> None:
+    await says(shards.open("a", "b"), "run_1", "hello", "hi")
+    with psycopg.connect(shards.url_of("b")) as connection:
+        connection.execute("insert into treadle.versions(version, readable_by) values(99, 98)")
+    with refuses("invalid", "was made by a newer Treadle .version 99, .*upgrade to use it"):
+        shards.open()
+    with psycopg.connect(shards.url_of("b")) as connection:
+        connection.execute("delete from treadle.versions where version = 99")
+    assert await runs_of(shards.open()) == ["run_1"]
 
 
 async def test_a_new_shard_is_empty(shards: Shards) -> None:

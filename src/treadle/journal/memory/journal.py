@@ -40,10 +40,10 @@ from treadle.journal.run_info import (
     Holder,
     RunFilter,
     RunInfo,
+    UnknownRun,
     checked_filter,
     meets,
     spent,
-    unknown_run,
 )
 from treadle.journal.run_state import RunState
 from treadle.journal.session_names import NEW_SESSION, title_of
@@ -341,7 +341,7 @@ class MemoryJournal:
     def _find(self, run_id: str) -> MemoryRun:
         found = self._runs.get(run_id)
         if found is None:
-            raise unknown_run(run_id, self._runs)
+            raise UnknownRun(run_id, self._runs)
         return found
 
 

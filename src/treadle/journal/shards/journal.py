@@ -28,7 +28,6 @@ from treadle.journal.run_info import (
     RunInfo,
     UnknownRun,
     checked_filter,
-    unknown_run,
 )
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import Sessions, SessionView, ViewMark
@@ -114,7 +113,7 @@ class ShardedJournal:
             return await self._directory.homes(key_of(run_id))[0].do(work)
         except UnknownRun as e:
             near = await ask_all(self._shards, lambda journal: journal.near(run_id))
-            raise unknown_run(run_id, [one for _, some in near for one in some]) from e
+            raise UnknownRun(run_id, [one for _, some in near for one in some]) from e
 
     # ------------------------------------------------------------ driving
 

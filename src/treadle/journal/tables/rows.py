@@ -21,7 +21,7 @@ from treadle.journal.entries import (
     ToolStarted,
 )
 from treadle.journal.entry_codec import read_entry
-from treadle.journal.run_info import unknown_run
+from treadle.journal.run_info import UnknownRun
 from treadle.journal.tables.bodies import LONG_BYTES, BodyPiece, cut, whole
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.upcasting import upcast
@@ -176,7 +176,7 @@ def find(db: Cursor, run_id: str) -> RunRow:
     """Find a run. Raises AgentError(invalid) for an unknown one."""
     row = db.execute("select num, schema from runs where id = ?", (key_of(run_id),)).fetchone()
     if row is None:
-        raise unknown_run(run_id, near(db, run_id))
+        raise UnknownRun(run_id, near(db, run_id))
     return RunRow(*row)
 
 
