@@ -1,4 +1,4 @@
-"""The wire and the engine pass the contracts of Treadle."""
+"""Each plug-in of the template passes the contract of its kind."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ import json
 import threading
 from collections.abc import AsyncIterator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
+import click
 import pytest
+from treadle.testing.contracts.agents import *  # noqa: F403  every test of the contract
+from treadle.testing.contracts.commands import *  # noqa: F403  every test of the contract
 from treadle.testing.contracts.engines import *  # noqa: F403  every test of the contract
 from treadle.testing.contracts.models import *  # noqa: F403  every test of the contract
-from treadle_acme import wire
+from treadle.testing.contracts.tools import *  # noqa: F403  every test of the contract
+from treadle_acme import agents, wire
+from treadle_acme.command import acme
 from treadle_acme.engine import opened
 
+from treadle import Agent
 from treadle.journal.engine import Engine
 from treadle.models.model import Model
+from treadle.tools.tool import Tool
 
 
 class Acme(BaseHTTPRequestHandler):
@@ -49,6 +57,26 @@ async def model(url: str) -> AsyncIterator[Model]:
     connection = wire.connect(api_key="k", auth_token=None, base_url=url, timeout_s=9, headers={})
     yield wire.AcmeModel("acme:one", connection)
     await connection.aclose()
+
+
+@pytest.fixture
+def tool() -> Tool[Any]:
+    return agents.tide
+
+
+@pytest.fixture
+def arguments() -> dict[str, str]:
+    return {"place": "Lisbon"}
+
+
+@pytest.fixture
+def agent() -> Agent[Any, Any]:
+    return agents.pilot
+
+
+@pytest.fixture
+def command() -> click.Command:
+    return acme
 
 
 @pytest.fixture

@@ -10,6 +10,9 @@ that the suite's docstring names. Import them as `treadle.testing.contracts`.
     models.py            every test of a model
     sandboxes.py         every test of a sandbox
     engines.py           every test of an engine
+    tools.py             every test of a tool
+    agents.py            every test of an agent
+    commands.py          every test of a command
     kinds.py             kinds of journals
     runs.py              runs as the tests write them
 """
@@ -24,7 +27,10 @@ pytest.register_assert_rewrite(
     *(
         f"{package}.{suite}"
         for package in {"treadle.apps.testing.contracts", __name__}
-        for suite in ("engines", "models", "sandboxes", "runs", "journals")
+        for suite in (
+            *("agents", "commands", "engines", "journals"),
+            *("models", "runs", "sandboxes", "tools"),
+        )
     ),
     *(f"treadle.apps.testing.contracts.journal_{part}" for part in _PARTS),
 )
