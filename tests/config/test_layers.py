@@ -476,12 +476,12 @@ WRONG = [
     (
         "journal: 5",
         1,
-        "journal must be memory:, sqlite:///FILE or postgresql://HOST/DATABASE, not 5",
+        "journal must be memory:, sqlite:///FILE, postgresql://HOST/DATABASE or postgresql+shards:///FILE, not 5",
     ),
     (
         "journal: /home/ada/runs.db",
         1,
-        "journal must be memory:, sqlite:///FILE or postgresql://HOST/DATABASE, not '/home/ada/runs.db': use 'sqlite:////home/ada/runs.db'",
+        "journal must be memory:, sqlite:///FILE, postgresql://HOST/DATABASE or postgresql+shards:///FILE, not '/home/ada/runs.db': use 'sqlite:////home/ada/runs.db'",
     ),
     ("hooks: {x: y}", 1, "unknown key 'hooks'"),
     ("provider: openai", 1, "the provider 'openai' has no default model"),

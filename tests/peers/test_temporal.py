@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from tests.doubles import Gate, PlainTool, asks, call, says
 from tests.peers.child import ROOT
 from tests.peers.conftest import need_temporal
 from tests.peers.temporal import TemporalServer
+from tests.service.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
+from tests.stores import sharded
 from treadle import Agent, AgentError, Runtime
 from treadle.testing import ScriptedModel
 from treadle.types import Outcome, new_id
@@ -29,6 +31,7 @@ from tests.peers.temporal_flows import Both, Quick
 from tests.peers.temporal_worker import QUEUE, paid, payer, worker
 from treadle.workers.engines.temporal import (
     AgentRun,
+    OpenCall,
     RunAnswer,
     RunReply,
     TemporalRun,
@@ -83,9 +86,11 @@ async def until(happened: Any) -> None:
 
 
 @asynccontextmanager
-async def working(server: TemporalServer, folder: Path) -> AsyncIterator[subprocess.Popen[bytes]]:
+async def working(
+    server: TemporalServer, folder: Path, journal: str | None = None
+) -> AsyncIterator[subprocess.Popen[bytes]]:
     """A worker in a process of its own."""
-    arguments = (server.address, journal_in(folder), str(folder))
+    arguments = (server.address, journal or journal_in(folder), str(folder))
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.peers.temporal_worker", *arguments],
@@ -289,22 +294,37 @@ async def waiting(handle: WorkflowHandle[Any, Any]) -> RunReply:
     return reply
 
 
+def test_no_annotation_of_an_exchanged_value_is_a_text() -> None:
+    """Temporal would evaluate it for each payload."""
+    for kind in (TemporalRun, RunAnswer, RunReply, OpenCall):
+        assert not [hint for hint in kind.__annotations__.values() if isinstance(hint, str)]
+
+
 # ---------------------------------------------------------------- ends before their time
 
 
+@pytest.fixture(params=["sqlite", "shards"])
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a journal that processes share."""
+    if request.param == "sqlite":
+        return journal_in(tmp_path)
+    url_of: Callable[[object], str] = request.getfixturevalue("postgres_urls")
+    return sharded(tmp_path / "shards.yaml", {"a": url_of("a"), "b": url_of("b")})
+
+
 async def test_a_worker_killed_in_a_once_tool_leaves_its_run_to_another(
-    temporal_server: TemporalServer, client: Any, tmp_path: Path
+    temporal_server: TemporalServer, client: Any, tmp_path: Path, journal: str
 ) -> None:
     (tmp_path / "hold").touch()
     request = asked_for()
-    async with working(temporal_server, tmp_path):
+    async with working(temporal_server, tmp_path, journal):
         handle = await started(client, Quick, request)
         await until(lambda: paid(tmp_path))
     (tmp_path / "hold").unlink()
-    async with working(temporal_server, tmp_path):
+    async with working(temporal_server, tmp_path, journal):
         reply = await end_of(handle)
     assert (reply.outcome, paid(tmp_path)) == ("completed", [request.run_id])
-    async with Runtime.open(journal_in(tmp_path)) as runtime:
+    async with Runtime.open(journal) as runtime:
         state = await runtime.journal.load(request.run_id)
     assert state.resumed == 1
 

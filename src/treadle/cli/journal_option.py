@@ -33,8 +33,9 @@ journal_option = click.option(
     "--journal",
     metavar="URL",
     help=(
-        "Where runs are kept: sqlite:///FILE or postgresql://USER@HOST/NAME. Default: "
-        "TREADLE_JOURNAL, else journal.db in ~/.treadle."
+        "Where runs are kept: sqlite:///FILE, postgresql://USER@HOST/NAME, or "
+        "postgresql+shards:///FILE, which lists several databases. Default: TREADLE_JOURNAL, else "
+        "journal.db in ~/.treadle."
     ),
 )
 

@@ -216,7 +216,7 @@ def journal(value: Plain) -> str:
     ):
         is_path = isinstance(value, str) and value != "" and ":" not in value
         raise Wrong(
-            "memory:, sqlite:///FILE or postgresql://HOST/DATABASE",
+            "memory:, sqlite:///FILE, postgresql://HOST/DATABASE or postgresql+shards:///FILE",
             hint=f": use 'sqlite:///{value}'" if is_path else "",
         )
     return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -193,6 +194,12 @@ async def test_a_queue_that_nobody_here_drives_is_refused(engine: Engine) -> Non
     async with engine.delivering("worker_a", LANES, Deliveries(), slots=2):
         with pytest.raises(AgentError, match="its queues: default"):
             await engine.submit(tickets(1, queue="other"))
+
+
+def test_a_journal_over_several_databases_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(AgentError, match=r"in one database.*use the engine `local`") as caught:
+        opened(f"postgresql+shards:///{tmp_path}/shards.yaml")
+    assert caught.value.kind == "invalid"
 
 
 @pytest.mark.parametrize("journal", ["memory:", "sqlite:memory"])

@@ -32,6 +32,7 @@ from treadle.testing import ScriptedModel
 from treadle.types import Outcome, now
 from treadle.workers.engines.local import LocalEngine
 from treadle.workers.worker import Worker, driving
+from treadle.workers.worker.sweep import AUDIT_S, SENIORS, _is_gone  # pyright: ignore[reportPrivateUsage]  a reason to look
 
 
 async def test_a_hundred_runs_are_driven_each_once(url: str) -> None:
@@ -666,32 +667,55 @@ def test_who_cannot_see_to_the_dead_is_not_counted_on(others: dict[str, Any]) ->
     assert "w9" not in {one.worker for one in others_first}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no signal 0")
-async def test_a_worker_looks_at_once_when_those_that_see_to_the_dead_are_gone_from_its_host() -> (
-    None
-):
+class Rescuing(Holding):
+    """Counts the times at which it is to return what dead workers had."""
+
+    name = "dbos"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rescued = anyio.Event()
+
+    async def rescue(self, living: Any) -> None:
+        self.rescued.set()
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_a_worker_sees_to_the_dead_at_once_when_those_it_relied_on_are_gone_from_its_host(
+    url: str,
+) -> None:
     """It is not one of the oldest three, and would look again after half a minute."""
+    elders = await anyio.open_process(
+        [sys.executable, "-m", "tests.workers.worker.elders", url],
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "PYTHONPATH": "src:."},
+    )
+    async with elders, Runtime.open(url) as runtime:
+        assert elders.stdout is not None
+        with anyio.fail_after(20):
+            assert await elders.stdout.receive() == b"registered\n"
+        engine = Rescuing()
+        async with working(runtime, engine) as worker:
+            workers = runtime.journal.queue.workers
+            assert len([one for one in await workers() if one.alive]) == SENIORS + 1
+            with anyio.fail_after(10):
+                while not worker._sweep._relied_on:  # pyright: ignore[reportPrivateUsage]  it has looked
+                    await anyio.sleep(0.01)
+            assert not engine.rescued.is_set()
+            elders.kill()
+            with anyio.fail_after(AUDIT_S / 2):
+                await engine.rescued.wait()
+            assert [one.worker for one in await workers() if one.alive] == [worker.worker_id]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no signal 0")
+def test_only_a_process_of_this_host_is_known_to_be_gone() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    here = msgspec.structs.replace(_listed(0).card, host=socket.gethostname())
-    engine = Holding()
-    engine.name, looks = "dbos", list[object]()
-    async with Runtime() as runtime:
-        sweep = Worker(runtime, engine)._sweep  # pyright: ignore[reportPrivateUsage]
-        sweep._look_at = sweep._orphans_at = sweep._clock.monotonic() + 1000  # pyright: ignore[reportPrivateUsage]
-
-        async def look() -> None:
-            looks.append(None)
-
-        sweep._look = look  # pyright: ignore[reportPrivateUsage]
-        for card, expected in (
-            (msgspec.structs.replace(here, pid=os.getpid()), 0),
-            (msgspec.structs.replace(here, host="elsewhere", pid=gone.pid), 0),
-            (msgspec.structs.replace(here, pid=gone.pid), 1),
-        ):
-            sweep._relied_on = [card]  # pyright: ignore[reportPrivateUsage]
-            await sweep._sweep()  # pyright: ignore[reportPrivateUsage]
-            assert len(looks) == expected
+    here = msgspec.structs.replace(_listed(0).card, host=socket.gethostname(), pid=gone.pid)
+    assert _is_gone(here)
+    assert not _is_gone(msgspec.structs.replace(here, pid=os.getpid()))
+    assert not _is_gone(msgspec.structs.replace(here, host="elsewhere"))
 
 
 async def test_a_schedule_whose_agent_breaks_ends_no_worker(

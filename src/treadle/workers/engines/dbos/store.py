@@ -77,7 +77,10 @@ def database_of(journal_url: str) -> Database:
     if journal_url.startswith("postgresql+shards:"):
         raise AgentError(
             "invalid",
-            "the engine `dbos` needs a journal in one database: use `local` over several",
+            (
+                "the engine `dbos` keeps its queues in one database, so it would stop the runs of "
+                "all shards with it: use the engine `local`"
+            ),
         )
     raise AgentError(
         "invalid",

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_type_hints
 
 from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy
@@ -127,6 +127,11 @@ class RunReply:
     cost_usd: float | None = None
     entries: int = 0
     open_calls: list[OpenCall] = field(default_factory=list[OpenCall])
+
+
+# Temporal evaluates annotations that are texts again for each value that it decodes.
+for _kind in (RunAnswer, TemporalRun, OpenCall, RunReply):
+    _kind.__annotations__ = get_type_hints(_kind)
 
 
 def answer_signal(run_id: str) -> str:
