@@ -170,6 +170,13 @@ def test_every_example_is_run_here() -> None:
         ("many_prompts", ["200 of 200", "200 of 200"]),
         ("memory", ["ada 2 messages", "bob 2 messages", "ada 4 messages"]),
         ("own_model", ["OVER AND UNDER "]),
+        (
+            "own_store",
+            [
+                "Noted. ['I am Ada, and I like tea.', 'Noted.']",
+                "Tea. ['I am Ada, and I like tea.', 'Noted.', 'What do I like?', 'Tea.']",
+            ],
+        ),
         ("stream", ["[stock]", "Yes, three copies.", "2 turns"]),
         ("tested_agent", ["2 passed"]),
         ("toolsets", ["ada ['crm_find', 'crm_delete']", "bob ['crm_find']"]),
@@ -182,4 +189,4 @@ def test_a_small_program_says_what_it_shows(name: str, lines: list[str], tmp_pat
 
 
 def test_there_are_as_many_programs_as_the_readme_says() -> None:
-    assert len([*EXAMPLES.glob("*.py")]) == 25
+    assert len([*EXAMPLES.glob("*.py")]) == 26

@@ -63,7 +63,13 @@ REFERENCE: Mapping[str, tuple[str, Sequence[str]]] = {
     ),
     "sessions": (
         "Sessions",
-        ("treadle.Session", "treadle.SessionStore", "treadle.MAX_SESSION_MESSAGES"),
+        (
+            "treadle.Session",
+            "treadle.StoredSession",
+            "treadle.MessageStore",
+            "treadle.SessionStore",
+            "treadle.MAX_SESSION_MESSAGES",
+        ),
     ),
     "messages": (
         "Messages",

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from treadle.runtime.session import Session as Session
     from treadle.runtime.single import run as run
     from treadle.runtime.single import run_sync as run_sync
+    from treadle.runtime.stored_session import MessageStore as MessageStore
+    from treadle.runtime.stored_session import StoredSession as StoredSession
     from treadle.runtime.sync import SyncRuntime as SyncRuntime
     from treadle.runtime.sync import open as open
     from treadle.tools.approval import ApprovalRequest as ApprovalRequest
@@ -116,6 +118,7 @@ _HOME = {
     "runtime.run_stream": ("RunStream",),
     "runtime.runtime": ("Runtime",),
     "runtime.session": ("RunOptions", "Session"),
+    "runtime.stored_session": ("MessageStore", "StoredSession"),
     "runtime.single": ("run", "run_sync"),
     "runtime.sync": ("SyncRuntime", "open"),
     "tools.approval": ("ApprovalRequest", "Approve", "Deny"),

@@ -9,6 +9,7 @@ options.py          options of a run, over those of its agent and the configurat
 run_stream.py       `RunStream`: a run, with its events while it runs
 stream_reading.py   reading the text or the output of a streamed run
 session.py          `Session`: a conversation that spans many runs
+stored_session.py   `StoredSession`: a conversation in a store of the user's own
 single.py           `run`, `run_sync`: one run without a runtime
 sync.py             `open`: a runtime for code without an event loop
 busy_sessions.py    sessions with an active run

@@ -13,6 +13,7 @@ that the suite's docstring names. Import them as `treadle.testing.contracts`.
     tools.py             every test of a tool
     agents.py            every test of an agent
     commands.py          every test of a command
+    message_stores.py    every test of a store of messages
     kinds.py             kinds of journals
     runs.py              runs as the tests write them
 """
@@ -28,7 +29,7 @@ pytest.register_assert_rewrite(
         f"{package}.{suite}"
         for package in {"treadle.apps.testing.contracts", __name__}
         for suite in (
-            *("agents", "commands", "engines", "journals"),
+            *("agents", "commands", "engines", "journals", "message_stores"),
             *("models", "runs", "sandboxes", "tools"),
         )
     ),
