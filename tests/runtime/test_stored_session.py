@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import agent, says
-from treadle import AgentError, Message, MessageStore, Runtime, StoredSession
+from tests.doubles import agent, open_runtime, says
+from tests.stores import new_journal, open_again, postgres_server, postgres_template, store  # noqa: F401  fixtures
+from treadle import AgentError, Message, MessageStore, StoredSession
 from treadle.apps.testing.contracts.message_stores import *  # noqa: F403  every test of the contract
-from treadle.config import Config
 from treadle.testing import ScriptedModel
 from treadle.tools.function import tool
 
@@ -25,9 +25,9 @@ def message_store(tmp_path: Path) -> Iterator[MessageStore]:
     assert spec is not None and spec.loader is not None  # noqa: PT018
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    store: Any = module.TableOfChats(tmp_path / "chats.db")
-    yield store
-    store.db.close()
+    table: Any = module.TableOfChats(tmp_path / "chats.db")
+    yield table
+    table.db.close()
 
 
 class Failing:
@@ -51,7 +51,7 @@ def texts(messages: Sequence[Message]) -> list[str]:
 
 
 async def test_each_run_sees_the_messages_of_the_store(message_store: MessageStore) -> None:
-    async with Runtime.open(config=Config()) as rt:
+    async with open_runtime() as rt:
         session = StoredSession(
             rt, "s", agent=agent([says("one"), says("two")]), store=message_store
         )
@@ -64,16 +64,15 @@ async def test_each_run_sees_the_messages_of_the_store(message_store: MessageSto
     assert texts(await message_store.load("s")) == ["first", "one", "second", "two"]
 
 
-async def test_messages_that_the_store_missed_are_delivered_before_the_next_run(
-    tmp_path: Path,
-) -> None:
-    url, down = f"sqlite:///{tmp_path}/j.db", Failing()
-    async with Runtime.open(url, config=Config()) as rt:
+@pytest.mark.usefixtures("store")
+async def test_messages_that_the_store_missed_are_delivered_before_the_next_run() -> None:
+    journal, down = new_journal(), Failing()
+    async with open_runtime(journal=journal) as rt:
         with pytest.raises(ConnectionError):
             await StoredSession(rt, "s", agent=agent([says("one")]), store=down).send("first")
-    async with Runtime.open(url, config=Config()) as rt:
-        session = StoredSession(rt, "s", agent=agent([says("two")]), store=down)
-        result = await session.send("second")
+        async with open_runtime(journal=open_again(journal)) as again:
+            session = StoredSession(again, "s", agent=agent([says("two")]), store=down)
+            result = await session.send("second")
     assert texts(result.messages) == ["first", "one", "second", "two"]
 
 
@@ -81,7 +80,7 @@ async def test_a_run_without_an_answer_does_not_block_the_session(
     message_store: MessageStore,
 ) -> None:
     model = ScriptedModel([{"error": {"kind": "auth"}}, says("two")])
-    async with Runtime.open(config=Config()) as rt:
+    async with open_runtime() as rt:
         session = StoredSession(rt, "s", agent=agent(model), store=message_store)
         await session.send("first")
         result = await session.send("second")
@@ -91,7 +90,7 @@ async def test_a_run_without_an_answer_does_not_block_the_session(
 async def test_a_cleared_session_continues_if_the_store_still_knows_its_runs(
     message_store: Any,
 ) -> None:
-    async with Runtime.open(config=Config()) as rt:
+    async with open_runtime() as rt:
         session = StoredSession(
             rt, "s", agent=agent([says("one"), says("two")]), store=message_store
         )
@@ -101,6 +100,7 @@ async def test_a_cleared_session_continues_if_the_store_still_knows_its_runs(
     assert texts(result.messages) == ["second", "two"]
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_waiting_run_is_resumed_before_the_next_prompt(
     message_store: MessageStore,
 ) -> None:
@@ -110,7 +110,7 @@ async def test_a_waiting_run_is_resumed_before_the_next_prompt(
 
     model = ScriptedModel([{"tool_calls": [{"id": "c1", "name": "pay"}]}, says("done")])
     payer = agent(model, pay)
-    async with Runtime.open(config=Config()) as rt:
+    async with open_runtime() as rt:
         session = StoredSession(rt, "s", agent=payer, store=message_store)
         waiting = await session.send("pay", on_ask="wait")
         assert waiting.waiting
