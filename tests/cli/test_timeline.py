@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import get_args
 
 import pytest
+from msgspec import structs
 
 from treadle._internal.terminal_text import columns
 from treadle.cli.story import Story
@@ -29,6 +30,7 @@ from treadle.journal.entries import (
     ToolStarted,
 )
 from treadle.journal.run_info import RunStatus, info_of
+from treadle.journal.view import View
 from treadle.messages.events import ErrorInfo
 from treadle.messages.message import Message, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.types import Outcome, StopReason, Usage
@@ -237,3 +239,24 @@ def test_what_came_late_is_not_unknown_any_more() -> None:
 def test_colours_are_there_only_where_they_are_wanted() -> None:
     assert "\x1b[" not in drawn(everything(), "finished")
     assert "\x1b[1;30;43m? UNKNOWN\x1b[0m" in drawn(everything(), "finished", colour=True)
+
+
+@pytest.mark.parametrize(
+    ("view", "line"),
+    [
+        (View(parts=((0, 1),)), "history= shows the model 1 message of the conversation"),
+        (
+            View(parts=((0, 2), Message.user("Summary."), (4, 7))),
+            "history= shows the model 5 messages of the conversation and 1 message of its own",
+        ),
+    ],
+)
+def test_a_view_of_the_history_is_told_in_its_turn(view: View, line: str) -> None:
+    entries = [
+        structs.replace(entry, view=view)
+        if isinstance(entry, ModelRequested) and (entry.turn, entry.attempt) == (1, 1)
+        else entry
+        for entry in everything()
+    ]
+    assert line in drawn(entries, "finished")
+    assert "history=" not in drawn(everything(), "finished")

@@ -465,7 +465,9 @@ def test_an_empty_response_is_no_message() -> None:
 def test_a_call_starts_and_ends() -> None:
     assert shown(
         ToolStarted(at=AT, call_id="c", name="f", arguments_json="{}", effect="once", key="k")
-    ) == [{"type": "tool_call_start", "call_id": "c", "name": "f", "effect": "once"}]
+    ) == [
+        {"type": "tool_call_start", "call_id": "c", "name": "f", "effect": "once", "message_id": ""}
+    ]
     result = ToolResult(
         call_id="c",
         name="f",
@@ -482,6 +484,7 @@ def test_a_call_starts_and_ends() -> None:
             "is_error": True,
             "unknown": True,
             "duration_ms": 1.5,
+            "message_id": "",
             "refused": False,
         }
     ]
@@ -499,6 +502,7 @@ def test_a_call_that_never_started_has_a_warning_and_an_end_with_the_reason() ->
             "is_error": True,
             "unknown": False,
             "duration_ms": 0.0,
+            "message_id": "",
             "refused": True,
             "reason": "no such tool",
         },
@@ -518,6 +522,7 @@ def test_a_result_that_a_person_gave_for_a_call_that_never_started_is_told_as_th
             "is_error": False,
             "unknown": False,
             "duration_ms": 0.0,
+            "message_id": "",
             "refused": True,
             "reason": "paid by hand",
         },

@@ -29,7 +29,18 @@ from tests.loop.test_recovery import resumed, vanished
 from tests.stores import postgres_server as postgres_server
 from tests.stores import postgres_template as postgres_template
 from tests.stores import store as store
-from treadle import Agent, Deny, Hook, Message, ToolCall, ToolContext, ToolDone, ToolResult, tool
+from treadle import (
+    Agent,
+    AgentError,
+    Deny,
+    Hook,
+    Message,
+    ToolCall,
+    ToolContext,
+    ToolDone,
+    ToolResult,
+    tool,
+)
 from treadle.hooks import HookedRun, Secrets, Stop
 from treadle.journal.entries import Entry, InputAdded, RunStarted, ToolFinished
 from treadle.loop.guarding import BLOCKED
@@ -207,6 +218,49 @@ async def test_a_check_that_fails_ends_the_run_with_an_error() -> None:
     assert seen.result.outcome is Outcome.ERROR
     assert "the hook Says.check_input failed: KeyError" in str(seen.result.error)
     assert seen.result.text == ""
+
+
+@pytest.mark.parametrize("verdict", [Stop("no"), None, "broken"])
+async def test_a_pending_check_decides_although_the_model_has_failed(verdict: Any) -> None:
+    failed = anyio.Event()
+
+    async def fails() -> None:
+        failed.set()
+        raise AgentError("invalid", "the model is down", status=400)
+
+    async def judges(run: HookedRun, message: Message) -> Any:
+        await failed.wait()
+        await anyio.sleep(0)
+        if verdict == "broken":
+            raise KeyError("no")
+        return verdict
+
+    model = PlayedModel([fails])
+    with anyio.fail_after(30):
+        result = await open_runtime().run(keeper(model, hook("Topic", check_input=judges)), "go")
+    outcome, text = Outcome.ERROR, "the model is down"
+    if verdict == Stop("no"):
+        outcome, text = Outcome.REFUSED, "the hook Topic stopped the run: no"
+    assert (result.outcome, str(result.error), len(model.requests)) == (outcome, text, 1)
+    kept = [BLOCKED] if outcome is Outcome.REFUSED else ["go"]
+    assert [message.text for message in result.messages] == kept
+
+
+@pytest.mark.parametrize("observes", [(), ("after_model",)])
+async def test_text_of_an_interrupted_response_is_kept_only_if_no_hook_could_change_it(
+    observes: tuple[str, ...],
+) -> None:
+    masks = hook(after_model=lambda run, request, response: None)
+    type(masks).observes = observes
+    one, rt = keeper(PlayedModel([TextDelta("4711"), anyio.sleep_forever]), masks), open_runtime()
+    with anyio.fail_after(30):
+        async with rt.stream(one, "go") as stream:
+            async for event in stream:
+                if isinstance(event, events.TextDelta):
+                    stream.cancel()
+    assert stream.result.outcome is Outcome.CANCELLED
+    assert [m.text for m in stream.result.new_messages] == ["go", *(["4711"] if observes else [])]
+    assert stream.result.text == ("4711" if observes else "")
 
 
 # ---------------------------------------------------------------- output

@@ -192,6 +192,8 @@ class ToolStarted(_Entry, frozen=True, kw_only=True, tag="tool.started"):
     attempt: int = 1
     polls: bool = False
     """True if the tool polls work in progress, so that equal results do not count as a loop."""
+    message_id: str = ""
+    """Id of the message that contains the call; empty if an older version wrote this."""
 
 
 class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
@@ -214,6 +216,8 @@ class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
     """Name of the agent that continues the run after this turn."""
     blocked: str = ""
     """Reason of a hook to end the run as `refused` because of the result, or empty."""
+    message_id: str = ""
+    """As in tool.started."""
 
 
 class ToolLate(_Entry, frozen=True, kw_only=True, tag="tool.late"):

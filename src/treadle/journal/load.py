@@ -98,6 +98,10 @@ def _changed(records: Iterable[Record], results: Mapping[str, str]) -> Iterable[
         ):
             result = ToolResult(call_id=entry.result.call_id, name=entry.result.name, content=text)
             entry = ToolFinished(
-                at=entry.at, status="ok", result=result, duration_ms=entry.duration_ms
+                at=entry.at,
+                status="ok",
+                result=result,
+                duration_ms=entry.duration_ms,
+                message_id=entry.message_id,
             )
         yield Record(seq=record.seq, entry=entry)

@@ -86,10 +86,8 @@ def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
         case ModelResponded():
             yield from _events_of_response(entry)
         case ToolStarted():
-            yield (
-                events.ToolCallStart,
-                {"call_id": entry.call_id, "name": entry.name, "effect": entry.effect},
-            )
+            who = {"call_id": entry.call_id, "name": entry.name, "message_id": entry.message_id}
+            yield events.ToolCallStart, {**who, "effect": entry.effect}
         case ToolFinished():
             yield from _events_of_result(entry)
         case InputAdded():
@@ -121,6 +119,7 @@ def _events_of_result(entry: ToolFinished) -> Iterator[tuple[type[Event], Mappin
         "is_error": result.is_error,
         "unknown": result.unknown,
         "duration_ms": entry.duration_ms,
+        "message_id": entry.message_id,
     }
     more = {} if result.exit_code is None else {"exit_code": result.exit_code}
     if not entry.started and not result.unknown:
@@ -232,4 +231,5 @@ def interrupted_call(entry: ToolStarted) -> tuple[type[Event], dict[str, Any]]:
         "is_error": True,
         "unknown": entry.effect == "once",
         "duration_ms": 0.0,
+        "message_id": entry.message_id,
     }

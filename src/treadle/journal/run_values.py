@@ -102,6 +102,11 @@ class TurnState(msgspec.Struct):
     cut_bytes: int = 0
     """Bytes that the attempt in progress had streamed when it was cut."""
 
+    @property
+    def message_id(self) -> str:
+        """Id of the message that contains the calls; empty without a response."""
+        return "" if self.response is None else self.response.message.id
+
     def begin(self, last: Outcome | None) -> None:
         """Start the next turn, without a response."""
         self.last, self.response = last, None

@@ -18,6 +18,7 @@ from treadle.journal.entries import (
     ApprovalAnswered,
     ApprovalAsked,
     Entry,
+    ModelResponded,
     ToolFinished,
     ToolStarted,
 )
@@ -155,15 +156,18 @@ class OpenCalls:
         self._came_to_wait = False
         """True if a started call waits for approval or for a result from outside."""
         self._failed: Exception | None = None
+        self._message_id = state.current.message_id
 
-    def opening(self) -> list[Entry]:
+    def opening(self, *response: ModelResponded) -> list[Entry]:
         """Return the entries to append first: refusals, requests for approval, and the starts of
-        the first stage.
+        the first stage. `response`: the entry of the calls, if it is not appended yet.
         """
+        for entry in response:
+            self._message_id = entry.message.id
         entries: list[Entry] = []
         for p in self._prepared:
             if isinstance(p, RefusedCall):
-                entries.extend(_refusal(p))
+                entries.extend(_refusal(p, self._message_id))
             elif isinstance(p, HeldCall) and not p.asked:
                 entries.append(_question(p.call, p.reason))
         for ready in self._stages[0][:MAX_PARALLEL] if self._stages else ():
@@ -209,6 +213,7 @@ class OpenCalls:
             key=idempotency_key(started.run_id, call.id),
             attempt=ready.attempt,
             polls=getattr(ready.tool, "polls", False) is True,
+            message_id=self._message_id,
         )
 
     async def execute(self, runner: CallRunner, append: Append, verify: Verify) -> None:
@@ -278,7 +283,7 @@ class OpenCalls:
         elif finished.status == "unknown" and self._on_unknown == "wait":
             known, self._came_to_wait = _question(ready.call, finished.result.text), True
         else:
-            known = finished
+            known = structs.replace(finished, message_id=self._message_id)
         # held at once, so that the end of the run appends it in any case
         await append(known, hold=True)
         if self._open:
@@ -297,8 +302,9 @@ class OpenCalls:
         ]
 
 
-def _refusal(refusal: RefusedCall) -> list[Entry]:
-    call, finished = refusal.call, refusal.finished
+def _refusal(refusal: RefusedCall, message_id: str) -> list[Entry]:
+    call = refusal.call
+    finished = structs.replace(refusal.finished, message_id=message_id)
     if not refusal.unapproved:
         return [finished]
     asked = _question(call, finished.result.text)

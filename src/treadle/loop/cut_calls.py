@@ -48,6 +48,7 @@ def cut_result(call: ToolCall, why: str, state: RunState, *, called: bool) -> To
         status="unknown" if unknown else "cancelled",
         result=result,
         started=started is not None,
+        message_id=state.current.message_id,
     )
 
 
@@ -62,7 +63,9 @@ def late_result(call: ToolCall, state: RunState) -> ToolFinished | None:
     result = ToolResult(
         call_id=call.id, name=call.name, content=text, is_error=late.status == "error"
     )
-    return ToolFinished(at=now(), status=late.status, result=result)
+    return ToolFinished(
+        at=now(), status=late.status, result=result, message_id=state.current.message_id
+    )
 
 
 def why_unknown(call: ToolCall, state: RunState) -> str:

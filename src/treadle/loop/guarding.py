@@ -32,7 +32,8 @@ BLOCKED = "[A message was blocked here, and removed from the conversation.]"
 async def beside(check: Callable[[], Awaitable[None]], respond: Callable[[], Awaitable[T]]) -> T:
     """Return the response once the check has passed. Both run in parallel.
 
-    Raises the first error of either, which cancels the other one.
+    An error of the check cancels the response. After an error of the response, the check still
+    decides whether the run is blocked; otherwise, that error is raised.
     """
     failed: list[Exception] = []
     found: list[T] = []
@@ -43,6 +44,7 @@ async def beside(check: Callable[[], Awaitable[None]], respond: Callable[[], Awa
                 await check()
             except Exception as e:  # noqa: BLE001  raised below, without an ExceptionGroup
                 failed.append(e)
+                failed.sort(key=lambda error: not isinstance(error, RunBlocked))
                 group.cancel_scope.cancel()
 
         group.start_soon(run)
@@ -50,7 +52,6 @@ async def beside(check: Callable[[], Awaitable[None]], respond: Callable[[], Awa
             found.append(await respond())
         except Exception as e:  # noqa: BLE001
             failed.append(e)
-            group.cancel_scope.cancel()
     if failed:
         raise failed[0]
     return found[0]

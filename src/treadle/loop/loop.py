@@ -18,7 +18,7 @@ from treadle._internal.clock import Clock
 from treadle.budget.limits import BudgetSpent
 from treadle.errors import AgentError
 from treadle.events.feed import Feed
-from treadle.journal.entries import Entry
+from treadle.journal.entries import Entry, ModelResponded
 from treadle.journal.journal import Journal
 from treadle.loop.answers import Answers
 from treadle.loop.approvals import ask_people
@@ -273,10 +273,10 @@ class Run:
         await self._execute(self._admission.admit(calls, stop, last), *(() if kept else (entry,)))
         return None
 
-    async def _execute(self, prepared: Sequence[Prepared], *before: Entry) -> None:
+    async def _execute(self, prepared: Sequence[Prepared], *before: ModelResponded) -> None:
         """Append `before`, refusals and starts together, then run the calls."""
         self._calls = OpenCalls(self.state, prepared, on_unknown=self.plan.on_unknown)
-        await self.pen.append(*before, *self._calls.opening())
+        await self.pen.append(*before, *self._calls.opening(*before))
         if prepared:
             self._ledger.expect(len(prepared))
             await self._calls.execute(self._toolbox, self.pen.append, self.pen.writer.verify)

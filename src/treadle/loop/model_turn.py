@@ -112,8 +112,11 @@ class ModelTurn(ChangedRequests):
         return "" if self._attempt is None else self._attempt.fold.text
 
     def partial(self) -> ModelResponded | None:
-        """Return the entry of an interrupted response; None if it has no usable content."""
-        parts = self._attempt.partial() if self._attempt is not None else ()
+        """Return the entry of an interrupted response; None if it has no usable content, or if
+        hooks would have checked its text.
+        """
+        is_kept = self._attempt is not None and self._hooks.keeps_cut
+        parts = self._attempt.partial() if self._attempt is not None and is_kept else ()
         return self._entry(parts) if parts else None
 
     # ------------------------------------------------------------ requests
@@ -182,7 +185,11 @@ class ModelTurn(ChangedRequests):
         finally:
             self.reached += attempt.reached
         if "after_model" in self._hooks.points:
-            replaced = await self._hooks.after_model(request, response)
+            try:
+                replaced = await self._hooks.after_model(request, response)
+            except Exception:
+                self.done()  # nothing of a response is kept that the hooks did not pass
+                raise
             if replaced is not response:
                 attempt.fold = Fold(self._state.context.call_ids)
                 response = replacing(replaced, attempt, self._feed)

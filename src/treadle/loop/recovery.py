@@ -64,7 +64,7 @@ async def resume(plan: Plan, writer: RunWriter, append: Append, feed: Feed) -> R
         if (started := state.current.starts.get(call.id)) is not None:
             feed.running_calls.add(call.id)
             fields = {"call_id": call.id, "name": call.name, "effect": started.effect}
-            feed.say(ToolCallStart, fields)
+            feed.say(ToolCallStart, {**fields, "message_id": state.current.message_id})
     return entry
 
 
@@ -90,7 +90,7 @@ async def recover(
             continue
         started = state.current.starts.get(call.id)
         said = _answer(call, state, answers)
-        keep(*said)
+        keep(*(_of_message(entry, state) for entry in said))
         if any(isinstance(entry, ToolFinished) for entry in said):
             continue
         allowed = bool(said) or call.id in state.approvals.allowed
@@ -108,7 +108,7 @@ async def recover(
         else:
             found = await _go_on(call, started, state, toolbox, given)
         if isinstance(found, ToolFinished):
-            keep(found)
+            keep(_of_message(found, state))
         else:
             edited = call.id in answers.arguments or call.id in state.approvals.edited
             still_open.append(
@@ -121,7 +121,15 @@ async def recover(
 
 def answered(state: RunState, answers: Answers) -> list[Entry]:
     """Return entries for the answers to open calls. The next driver's `recover` applies them."""
-    return [entry for call in state.current.open_calls for entry in _answer(call, state, answers)]
+    said = [entry for call in state.current.open_calls for entry in _answer(call, state, answers)]
+    return [_of_message(entry, state) for entry in said]
+
+
+def _of_message(entry: Entry, state: RunState) -> Entry:
+    """Return the entry with the id of the message that contains the call, if it is a result."""
+    if not isinstance(entry, ToolFinished):
+        return entry
+    return structs.replace(entry, message_id=state.current.message_id)
 
 
 def as_run(call: ToolCall, state: RunState, answers: Answers) -> ToolCall:

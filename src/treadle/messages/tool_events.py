@@ -77,11 +77,13 @@ class ToolCallStart(RunEvent, frozen=True, kw_only=True, tag="tool_call_start"):
         call_id: Id of the call.
         name: Name of the tool.
         effect: Effect of the tool.
+        message_id: Id of the message that contains the call.
     """
 
     call_id: str
     name: str
     effect: Effect
+    message_id: str = ""
 
 
 class ToolProgress(RunEvent, frozen=True, kw_only=True, tag="tool_progress"):
@@ -113,6 +115,7 @@ class ToolCallEnd(RunEvent, frozen=True, kw_only=True, tag="tool_call_end"):
         refused: True if the call was not run: denied, invalid, beyond a limit, or given a result.
         exit_code: Exit code of the command that the call ran; absent for other calls.
         reason: Why the call was refused; absent for other calls.
+        message_id: Id of the message that contains the call.
     """
 
     call_id: str
@@ -124,6 +127,7 @@ class ToolCallEnd(RunEvent, frozen=True, kw_only=True, tag="tool_call_end"):
     refused: bool = False
     exit_code: int | msgspec.UnsetType = msgspec.UNSET
     reason: str | msgspec.UnsetType = msgspec.UNSET
+    message_id: str = ""
 
     @property
     def failed(self) -> bool:

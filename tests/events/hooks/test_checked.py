@@ -223,3 +223,13 @@ def test_what_a_hook_says_is_text() -> None:
     for kind in (Add, Answer, Ask, Stop):
         with pytest.raises(AgentError, match=rf"{kind.__name__}\(5\): pass a string"):
             kind(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("observed", ["after_model", ("after_modle",), 1])
+def test_what_a_hook_observes_are_names_of_points(observed: Any) -> None:
+    wrong = type("Looks", (Hook,), {"observes": observed})()
+    named = "after_modle" if isinstance(observed, tuple) else observed
+    assert refusal(wrong) == (
+        f"the hook Looks observes {named!r}, which is not a point: write a tuple of names, like "
+        'observes = ("after_model",)'
+    )

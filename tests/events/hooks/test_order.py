@@ -220,12 +220,35 @@ async def test_one_that_fails_before_a_call_denies_it() -> None:
     assert KEY not in repr(seen)
 
 
-@pytest.mark.parametrize("point", ["after_model", "after_tool", "on_event"])
-async def test_one_that_fails_after_something_is_told_and_the_run_goes_on(
+async def test_one_that_fails_after_a_response_ends_the_run_and_nothing_of_it_is_kept() -> None:
+    seen = await run([broken("after_model")], config=with_key())
+    assert (seen.outcome, seen.results, seen.result.text) == ("error", [], "")
+    assert "the hook Broken.after_model failed: RuntimeError: no disk" in str(seen.result.error)
+    assert not any("model.responded" in entry for entry in seen.entries)
+    assert KEY not in repr(seen)
+
+
+async def test_one_that_fails_after_a_call_withholds_its_result(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen = await run([broken("after_tool"), hook(after_tool=lambda *told: told[2].text + "!")])
+    assert seen.results == ["The result is withheld: the hook Broken failed to check it"]
+    assert (seen.outcome, seen.result.text) == ("completed", "done")
+    (warning,) = [event.text for event in seen.of(events.Warned)]
+    assert warning.startswith("the hook Broken.after_tool failed: RuntimeError: no disk")
+    assert warning.endswith(". The result of echo is withheld from the model")
+
+
+@pytest.mark.parametrize(
+    "point", ["before_run", "before_model", "before_tool", "after_model", "after_tool", "on_event"]
+)
+async def test_an_observer_that_fails_is_told_and_the_run_goes_on(
     point: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    observer = broken(point)
+    type(observer).observes = (point,)
     with caplog.at_level(logging.ERROR, "treadle"):
-        seen = await run([broken(point)], config=with_key())
+        seen = await run([observer], config=with_key())
     assert (seen.outcome, seen.results, seen.result.text) == ("completed", ["x"], "done")
     warnings = [event.text for event in seen.of(events.Warned)]
     assert warnings
@@ -234,6 +257,17 @@ async def test_one_that_fails_after_something_is_told_and_the_run_goes_on(
     )
     assert f"the hook Broken.{point} failed" in caplog.text
     assert KEY not in repr(seen) + caplog.text
+
+
+async def test_an_observer_that_answers_is_told_and_changes_nothing() -> None:
+    observer = hook("Looks", after_tool="something else")
+    type(observer).observes = ("after_tool",)
+    seen = await run([observer])
+    assert (seen.outcome, seen.results) == ("completed", ["x"])
+    assert [event.text for event in seen.of(events.Warned)] == [
+        "the hook Looks.after_tool failed: TypeError: it returned 'something else'; it must return "
+        "None. The run continues"
+    ]
 
 
 async def test_one_that_fails_on_every_event_is_told_once_and_goes_on_being_told() -> None:

@@ -31,6 +31,8 @@ class Cache(Hook):
     `tools`. List only tools that are safe to call again from a cached response.
     """
 
+    observes = ("after_model",)
+
     def __init__(
         self, folder: str | Path | None = None, *, tools: Collection[str] = (), size: int = 1000
     ) -> None:

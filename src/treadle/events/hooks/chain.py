@@ -2,8 +2,9 @@
 it.
 
 After a hook adds, changes or asks, later hooks still run; Stop, Deny and answers end the chain. A
-hook that fails before an action prevents it. A failure after an action or on an event is reported,
-and the run continues. Entry points: `Hooks`, `RunBlocked`.
+hook that fails where it could change or block something blocks it: an input, a response or an
+output ends the run, a call is denied, a result is withheld. Failures of observers are reported, and
+the run continues. Entry points: `Hooks`, `RunBlocked`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "before_compaction": (Stop,),
 }
 """Answers that each point accepts, in addition to None. Other points only observe."""
+_OBSERVED = frozenset(POINTS) - _ANSWERS.keys()
 
 
 class RunBlocked(Exception):
@@ -85,6 +87,12 @@ class Hooks:
         )
         self.points = frozenset(self._of)
         """Points that at least one hook overrides."""
+        self.keeps_cut = all(
+            "after_model" in hook.observes for hook in self._of.get("after_model", ())
+        )
+        """True if the text of an interrupted response may be stored, because no hook that misses
+        it could have changed it.
+        """
         self.run: HookedRun[Any]
         """The run as the hooks see it. Set by `begin`."""
         self.warn: Callable[[str], None] = lambda text: None
@@ -96,12 +104,12 @@ class Hooks:
         """Set the run, before any other call, and the callback for warnings."""
         self.run, self.warn = run, warn
 
-    # ------------------------------------------------------------ before: a failure prevents it
+    # ------------------------------------------------------------ before
 
     async def before_input(self, message: Message) -> Message:
         """Return the message with the text of the hooks. Raises AgentError(agent) if one fails."""
         for hook in self._of.get("before_input", ()):
-            said = await _asked(hook, "before_input", self.run, message)
+            said = await self._asked(hook, "before_input", self.run, message)
             message = message if said is None else _with_text(message, said)
         return message
 
@@ -109,7 +117,7 @@ class Hooks:
         """Check the messages. Raises RunBlocked, or AgentError(agent) if a hook fails."""
         for message in messages:
             for hook in self._of.get("check_input", ()):
-                said = await _asked(hook, "check_input", self.run, message)
+                said = await self._asked(hook, "check_input", self.run, message)
                 _go_on(hook, said, since=message.id)
 
     async def check_output(self, output: object) -> None:
@@ -117,7 +125,7 @@ class Hooks:
         AgentError(agent) if a hook fails.
         """
         for hook in self._of.get("check_output", ()):
-            said = await _asked(hook, "check_output", self.run, output)
+            said = await self._asked(hook, "check_output", self.run, output)
             _go_on(hook, said)
             if said is not None:
                 raise ToolFailed(said.reason)
@@ -125,7 +133,7 @@ class Hooks:
     async def before_run(self) -> None:
         """Run the hooks. Raises RunBlocked, or AgentError(agent) if one fails."""
         for hook in self._of.get("before_run", ()):
-            _go_on(hook, await _asked(hook, "before_run", self.run))
+            _go_on(hook, await self._asked(hook, "before_run", self.run))
 
     async def before_model(self, request: ModelRequest) -> BeforeModelSaid:
         """Collect the additions of the hooks, up to the first one that answers.
@@ -134,7 +142,7 @@ class Hooks:
         """
         added: list[str] = []
         for hook in self._of.get("before_model", ()):
-            said = await _asked(hook, "before_model", self.run, request)
+            said = await self._asked(hook, "before_model", self.run, request)
             _go_on(hook, said)
             if isinstance(said, ModelResponse):
                 return BeforeModelSaid("\n\n".join(added), said, _name(hook))
@@ -152,7 +160,7 @@ class Hooks:
         ask: Ask | None = None
         for hook in self._of.get("before_tool", ()):
             try:
-                said = await _asked(hook, "before_tool", self.run, call)
+                said = await self._asked(hook, "before_tool", self.run, call)
                 if isinstance(said, Approve) and said.arguments is not None:
                     changed = encode_json(dict(said.arguments)).decode()
                     call = msgspec.structs.replace(call, arguments_json=changed)
@@ -172,22 +180,24 @@ class Hooks:
     async def before_compaction(self) -> bool:
         """Return False if a hook forbids the compaction. Raises AgentError(agent) if one fails."""
         for hook in self._of.get("before_compaction", ()):
-            if await _asked(hook, "before_compaction", self.run) is not None:
+            if await self._asked(hook, "before_compaction", self.run) is not None:
                 return False
         return True
 
-    # ------------------------------------------------------------ after: a failure is reported
+    # ------------------------------------------------------------ after
 
     async def after_run(self, result: Any) -> None:
         """Run the hooks. Failures are only logged, because the last event is already published."""
         self.warn = lambda text: None
         for hook in reversed(self._of.get("after_run", ())):
-            await self._told_of(hook, "after_run", self.run, result)
+            await self._asked(hook, "after_run", self.run, result)
 
     async def after_model(self, request: ModelRequest, response: ModelResponse) -> ModelResponse:
-        """Return the response with the hooks' changes. Raises RunBlocked."""
+        """Return the response with the hooks' changes. Raises RunBlocked, or AgentError(agent) if
+        a hook fails.
+        """
         for hook in reversed(self._of.get("after_model", ())):
-            said = await self._told_of(hook, "after_model", self.run, request, response)
+            said = await self._asked(hook, "after_model", self.run, request, response)
             _go_on(hook, said)
             if isinstance(said, str):
                 said = _with_text(response, said)
@@ -197,7 +207,7 @@ class Hooks:
             if len({*ids}) == len(ids) and {*ids} <= {call.id for call in response.tool_calls}:
                 response = msgspec.structs.replace(said, usage=response.usage, model=response.model)
             else:
-                self._failed(
+                self._fail(
                     hook,
                     "after_model",
                     ValueError("its response contains tool calls that the model did not request"),
@@ -205,9 +215,16 @@ class Hooks:
         return response
 
     async def after_tool(self, call: ToolCall, result: ToolResult) -> AfterToolSaid:
-        """Return the result with the hooks' changes. Stop ends the chain."""
+        """Return the result with the hooks' changes. Stop ends the chain. The result is withheld if
+        a hook fails, with a warning.
+        """
         for hook in reversed(self._of.get("after_tool", ())):
-            said = await self._told_of(hook, "after_tool", self.run, call, result)
+            try:
+                said = await self._asked(hook, "after_tool", self.run, call, result)
+            except AgentError as e:
+                self.warn(f"{e.message}. The result of {call.name} is withheld from the model")
+                # not its message, which may quote the result
+                said = Deny(f"the hook {_name(hook)} failed to check it")
             if isinstance(said, Deny | Stop):
                 text = f"The result is withheld: {said.reason}"
                 result = msgspec.structs.replace(result, content=text, is_error=True)
@@ -219,7 +236,7 @@ class Hooks:
 
     async def after_compaction(self, receipt: Mapping[str, object]) -> None:
         for hook in reversed(self._of.get("after_compaction", ())):
-            await self._told_of(hook, "after_compaction", self.run, receipt)
+            await self._asked(hook, "after_compaction", self.run, receipt)
 
     def on_event(self, event: Event) -> None:
         for hook in self._of.get("on_event", ()):
@@ -233,14 +250,30 @@ class Hooks:
                 if not isinstance(event, RunEnd):  # no event may follow run_end
                     self.warn(f"{_failure(hook, 'on_event', e)}. The run continues")
 
-    async def _told_of(self, hook: Hook[Any], point: str, *told: Any) -> Any:
-        try:
-            return await _asked(hook, point, *told, wrap=False)
-        except Exception as e:  # noqa: BLE001  user code; the run continues
-            self._failed(hook, point, e)
-            return None
+    async def _asked(self, hook: Hook[Any], point: str, *told: Any) -> Any:
+        """Call a point of a hook and return its answer.
 
-    def _failed(self, hook: Hook[Any], point: str, error: Exception) -> None:
+        Raises AgentError(agent) if the hook fails or its answer has the wrong type. If it only
+        observes the point, the failure is reported instead, and the answer is None.
+        """
+        try:
+            said = await getattr(hook, point)(*told)
+            if said is not None and point in _ANSWERS:
+                _check_answer(hook, point, said)
+        except asyncio.CancelledError as cancelled:
+            if _is_cancelled():
+                raise
+            self._fail(hook, point, cancelled)  # the hook cancelled itself
+            return None
+        except Exception as e:  # noqa: BLE001  user code
+            self._fail(hook, point, e)
+            return None
+        return said
+
+    def _fail(self, hook: Hook[Any], point: str, error: BaseException) -> None:
+        """Report the failure of an observer. Raises AgentError(agent) for any other hook."""
+        if point not in _OBSERVED and point not in hook.observes:
+            raise AgentError("agent", _failure(hook, point, error)) from error
         logger.error("the hook %s.%s failed", _name(hook), point, exc_info=error)
         self.warn(f"{_failure(hook, point, error)}. The run continues")
 
@@ -248,29 +281,14 @@ class Hooks:
 NO_HOOKS = Hooks()
 
 
-async def _asked(hook: Hook[Any], point: str, *told: Any, wrap: bool = True) -> Any:
-    """Call a point of a hook and return its answer.
-
-    Raises AgentError(agent) if the hook fails or its answer has the wrong type; without `wrap`, the
-    original error.
-    """
-    try:
-        said = await getattr(hook, point)(*told)
-        if said is not None and point in _ANSWERS and not isinstance(said, _ANSWERS[point]):
-            raise TypeError(
-                f"it returned {said!r:.80}; it must return "
-                f"{', '.join(kind.__name__ for kind in _ANSWERS[point])} or None"
-            )
-    except asyncio.CancelledError as cancelled:
-        if _is_cancelled():
-            raise
-        # the hook cancelled itself
-        raise AgentError("agent", _failure(hook, point, cancelled)) from cancelled
-    except Exception as e:
-        if not wrap:
-            raise
-        raise AgentError("agent", _failure(hook, point, e)) from e
-    return said
+def _check_answer(hook: Hook[Any], point: str, said: object) -> None:
+    """Raise TypeError for an answer that the point, or an observer, does not give."""
+    kinds = () if point in hook.observes else _ANSWERS[point]
+    if not isinstance(said, kinds):
+        told = ", ".join([*(kind.__name__ for kind in kinds), "None"])
+        raise TypeError(
+            f"it returned {said!r:.80}; it must return {' or '.join(told.rsplit(', ', 1))}"
+        )
 
 
 def _is_cancelled() -> bool:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, cast
 
 from treadle.errors import AgentError
 from treadle.events.hooks.hook import Hook
 
-POINTS = tuple(name for name in vars(Hook) if not name.startswith("_"))
+POINTS = tuple(
+    name for name, value in vars(Hook).items() if callable(value) and not name.startswith("_")
+)
 _LIKE_A_POINT = re.compile(r"(?i:before|after|on)(?:_|(?=[A-Z]))")
 _SAME = 0.8
 """Minimum difflib similarity of names without underscores: `beforetool` matches `before_tool`, and
@@ -46,6 +48,11 @@ def _wrong(hook: Hook[Any]) -> Iterator[str]:
             f"the hook {name} has no method {method!r}: write {_signatures(method)}, or begin the "
             "name with an underscore if it is no hook's"
         )
+    if (unknown := _not_points(hook.observes)) is not None:
+        yield (
+            f"the hook {name} observes {unknown!r}, which is not a point: write a tuple of names, "
+            'like observes = ("after_model",)'
+        )
     own = getattr(hook, "__dict__", {})
     for point in POINTS:
         if point in own:
@@ -57,6 +64,16 @@ def _wrong(hook: Hook[Any]) -> Iterator[str]:
             fault := _fault(point, inspect.getattr_static(type(hook), point), getattr(hook, point))
         ) is not None:
             yield f"the hook {name}.{point} {fault}: write {_signature(point)}"
+
+
+def _not_points(observed: object) -> object:
+    """Return the first member that is not the name of a point, or the value itself if it is not a
+    collection; None if all are.
+    """
+    if isinstance(observed, str) or not isinstance(observed, Collection):
+        return observed
+    names = cast("Collection[object]", observed)
+    return next((name for name in names if name not in POINTS), None)
 
 
 def _fault(point: str, written: object, bound: object) -> str | None:

@@ -5,9 +5,9 @@ The loop and the toolbox call the points; chain.py combines several hooks. Entry
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias
+from typing import Any, ClassVar, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
@@ -122,7 +122,14 @@ class Hook(Generic[Deps]):
     """Base class of hooks. Override the points that you need; the others cost nothing.
 
     Return None to continue unchanged. `Hook[Deps]` is for runs with these dependencies.
+
+    Attributes:
+        observes: Names of the points at which this hook only observes. There it returns None, and
+            an error is reported while the run continues. At every other point that can change or
+            block something, an error blocks it.
     """
+
+    observes: ClassVar[Collection[str]] = ()
 
     async def before_run(self, run: HookedRun[Deps]) -> Stop | None:
         """Called before the first turn. A resumed run calls it again."""
