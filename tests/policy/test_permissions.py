@@ -20,7 +20,7 @@ from treadle.types import Mode
 def test_a_text_that_is_no_rule_is_named_with_what_a_rule_is() -> None:
     with pytest.raises(
         AgentError,
-        match="permissions: 'rm; ls' is not a rule; a rule is one for a single command, without 'rm;'",
+        match="permissions: 'rm; ls' is not a rule: write one for a single command, without 'rm;'",
     ) as error:
         permissions_of(allow=["ls", "rm; ls"])
     assert error.value.kind == "invalid"

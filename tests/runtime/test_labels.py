@@ -164,7 +164,7 @@ async def test_a_handed_over_run_that_waits_is_found_under_its_agent() -> None:
         ({"tags": ["x" * 129]}, "1 to 128"),
         ({"tags": [str(n) for n in range(33)]}, "at most 32"),
         ({"metadata": ["a"]}, "takes a dictionary"),
-        ({"metadata": {"a": ["b"]}}, "use a text, a number"),
+        ({"metadata": {"a": ["b"]}}, "use a string, number"),
         ({"metadata": {1: "b"}}, "printable"),
         ({"metadata": {"a": "x" * 20_000}}, "at most 64 values"),
         ({"metadata": {"a": 1 << 70}}, "64 bits"),

@@ -43,7 +43,7 @@ class AgentRegistry:
                 raise AgentError(
                     "invalid",
                     (
-                        f"two agents are named {agent.name!r}: names of agents are unique, rename "
+                        f"two agents are named {agent.name!r}: agent names must be unique; rename "
                         "one or unregister the other"
                     ),
                 )

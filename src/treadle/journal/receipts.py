@@ -117,7 +117,7 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
 
     @property
     def is_note(self) -> bool:
-        """True if it only records an attempt at a summary, and the conversation is unchanged."""
+        """True if the entry only records an attempt at a summary and changes no messages."""
         return self.reserved is not None or self.ended != ""
 
     def kept(self, messages: Sequence[Message]) -> KeptMessages | None:

@@ -110,7 +110,7 @@ class RunState:
 
     @property
     def agent_hash(self) -> str:
-        """Hash of the definition under the last driver."""
+        """Hash of the agent definition that the last driver used."""
         return self.agent.hash
 
     @property

@@ -139,7 +139,8 @@ class Sessions(Protocol):
     def clear_messages(self, session_id: str) -> bool:
         """Remove all messages from view; False if there is no such session.
 
-        A store shared by processes raises AgentError(busy) while one of them drives a run of it.
+        A store shared by processes raises AgentError(busy) while one of them drives a run of
+        the session.
         """
         ...
 

@@ -44,7 +44,7 @@ def checked_metadata(metadata: object) -> Metadata:
         if not isinstance(value, str | int | float | bool):
             raise AgentError(
                 "invalid",
-                f"metadata[{name!r}] is {type(value).__name__}: use a text, a number or a boolean",
+                f"metadata[{name!r}] is {type(value).__name__}: use a string, number or boolean",
             )
         if not isinstance(value, str) and not -_INTEGER_MOST <= value < _INTEGER_MOST:
             raise AgentError(

@@ -66,7 +66,7 @@ def _offered(pattern: Sequence[str]) -> list[str]:
         try:
             rule: PermissionRule = parse_rule(text)
         except BadRule as e:
-            raise AgentError("invalid", f"{text!r} is not a rule; a rule is one {e}") from e
+            raise AgentError("invalid", f"{text!r} is not a rule: write one {e}") from e
         if rule.about == "tool" and "*" not in rule.pattern:
             continue
         if (

@@ -76,9 +76,7 @@ def permissions_of(
     try:
         rules = Rules.read(allow=allow, ask=ask, deny=deny).withholding(withheld)
     except BadRule as e:
-        raise AgentError(
-            "invalid", f"permissions: {e.text!r} is not a rule; a rule is one {e}"
-        ) from e
+        raise AgentError("invalid", f"permissions: {e.text!r} is not a rule: write one {e}") from e
     home = os.path.expanduser("~")
     if own is None:
         return Permissions(rules=rules, home=home)

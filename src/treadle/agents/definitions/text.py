@@ -42,7 +42,7 @@ def read(file: DefinitionFile) -> DefinitionText:
         raise Broken(1, f"the link leaves the project {file.root}")
     content = read_bytes(real, own=file.root is None)
     if content is None:
-        raise Broken(1, "is not there")
+        raise Broken(1, "does not exist")
     if file.trust is not None and not file.trust.admits(file.path, content.data):
         raise Broken(
             1, f"has changed since you trusted it: review it, then run: {command(file.trust.root)}"

@@ -60,7 +60,7 @@ class Notes:
         self._news.set()
 
     def hear(self, event: events.Event) -> None:
-        """Queue the step of an event. Never blocks."""
+        """Queue the progress step of an event for sending. Never blocks."""
         if (text := said_of(event)) is None:
             return
         self._steps += 1

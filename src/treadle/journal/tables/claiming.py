@@ -1,5 +1,5 @@
-"""Claiming of queued runs: selecting ready runs, detecting dead claimants, and the rows that a
-claim or a parking writes.
+"""Claiming of queued runs: selecting ready runs, detecting dead claimants, and the rows
+written when a run is claimed or parked.
 
 Entry points: `ready_rows`, `claimed`, `ticket_of`, `dead_workers`.
 """

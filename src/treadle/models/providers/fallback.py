@@ -36,7 +36,7 @@ _SEEN = (TextDelta, ReasoningDelta, ToolCallStart, ArgumentsDelta, WholePart)
 
 
 class FallbackModel:
-    """The first of `models`, with the others as fallbacks.
+    """Model that asks the first of `models` and uses the others as fallbacks.
 
     After a switch, later turns ask the new model first, and continue around the chain only if it
     fails too.

@@ -159,8 +159,8 @@ class Upkeep:
     ) -> mcp_types.CallToolResult:
         """Call a tool for `server`, one of those that share this connection. Raises ToolFailed.
 
-        Repeats the call once if the server does not recognise our session, which means that it ran
-        nothing.
+        Repeats the call once if the server does not recognise our session, which means that the
+        server ran nothing.
         """
         why = ""
         for _ in range(2):
