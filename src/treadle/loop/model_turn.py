@@ -185,11 +185,7 @@ class ModelTurn(ChangedRequests):
         finally:
             self.reached += attempt.reached
         if "after_model" in self._hooks.points:
-            try:
-                replaced = await self._hooks.after_model(request, response)
-            except Exception:
-                self.done()  # nothing of a response is kept that the hooks did not pass
-                raise
+            replaced = await self._hooks.after_model(request, response)
             if replaced is not response:
                 attempt.fold = Fold(self._state.context.call_ids)
                 response = replacing(replaced, attempt, self._feed)
