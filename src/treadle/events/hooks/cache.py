@@ -32,6 +32,7 @@ class Cache(Hook):
     """
 
     observes = ("after_model",)
+    """A response that could not be stored is still returned to the run."""
 
     def __init__(
         self, folder: str | Path | None = None, *, tools: Collection[str] = (), size: int = 1000
