@@ -190,6 +190,10 @@ def _warm() -> None:
             task = Task(journal=place / "journal.db", witness=place / "witness", story=story)
             for do in ("start", "go on", "examine"):
                 drive(msgspec.structs.replace(task, do=do))
+    # anyio asks its worker threads to stop when a loop ends, and does not wait for them
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(20)
     assert threading.active_count() == 1, "a fork would lose them"
 
 
