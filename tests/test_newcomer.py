@@ -588,7 +588,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a text as a script": (
         lambda: scripted(["Hi."]),
-        'entry 1 is not a script entry: Expected `object`, got `str`, write {"text": "Hi."}',
+        'entry 1 is not a script entry: Expected `object`, got `str`. Write {"text": "Hi."}',
     ),
     "a text in place of a script": (
         lambda: scripted("Hi."),

@@ -50,7 +50,7 @@ a call that may have happened is never repeated automatically.
 PROOF = """\
 The ledger, all of it:
     {}
-It happened once. The journal says what was done, what is unknown, and where the process stopped.
+It happened once. The journal shows what was done, what is unknown, and where the process stopped.
 To do the same when a run of yours is interrupted (`last` is the newest run; its id does too):
   treadle runs list
   treadle runs show last

@@ -229,7 +229,7 @@ def script_entry(value: object, index: int, name: str) -> ScriptEntry:
         return msgspec.convert(value, met(ScriptEntry))
     except msgspec.ValidationError as e:
         instead = (
-            f', write {{"text": {json.dumps(value, ensure_ascii=False)}}}'
+            f'. Write {{"text": {json.dumps(value, ensure_ascii=False)}}}'
             if isinstance(value, str) and len(value) < 60
             else ""
         )
