@@ -219,6 +219,8 @@ ServiceTier: TypeAlias = Literal["standard", "flex", "fast"]
 support it.
 """
 
+UnsupportedMedia: TypeAlias = Literal["error", "warn"]
+
 SLOTS_MAX = 10_000
 """Maximum number of runs that one worker drives concurrently."""
 
@@ -250,6 +252,8 @@ class Settings(Value, frozen=True, kw_only=True, metaclass=FieldHints):
         output_schema: JSON Schema of the answer.
         cache: Use the provider's prompt cache: "5m" if unset, "1h" for an hour, False for none.
         service_tier: Service tier; if unset, that of the provider's account.
+        unsupported_media: Media in a prompt that the model does not accept: "error" if unset;
+            "warn" sends a line of text instead, with a warning.
         extra: Fields for the provider's request body. They replace Treadle's own.
     """
 
@@ -267,6 +271,7 @@ class Settings(Value, frozen=True, kw_only=True, metaclass=FieldHints):
     output_schema: dict[str, object] | None = None
     cache: bool | CacheLife | None = None
     service_tier: ServiceTier | None = None
+    unsupported_media: UnsupportedMedia | None = None
     extra: dict[str, object] | None = None
 
     def __post_init__(self) -> None:
@@ -375,10 +380,8 @@ _SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
         "True, False, '5m' or '1h'",
     ),
     "service_tier": (lambda value: value in get_args(ServiceTier), "'standard', 'flex' or 'fast'"),
-    "extra": (
-        lambda value: isinstance(value, dict),
-        "a dict of fields to add to the request body",
-    ),
+    "unsupported_media": (lambda value: value in ("error", "warn"), "'error' or 'warn'"),
+    "extra": (lambda value: isinstance(value, dict), "a dict of fields for the request body"),
 }
 """Valid values of each field besides None, and how messages describe them."""
 NOTHING_SET = Settings()

@@ -38,6 +38,23 @@ async def test_texts_files_and_media_are_one_prompt(tmp_path: Path) -> None:
     )
 
 
+async def test_a_sound_is_a_part_of_a_prompt_by_its_path(tmp_path: Path) -> None:
+    (tmp_path / "talk.wav").write_bytes(b"RIFF\0\0\0\0WAVE")
+    result = await open_runtime().run(agent([says("Hello.")]), [tmp_path / "talk.wav"])
+    assert result.messages[0].parts == (MediaPart.from_file(tmp_path / "talk.wav"),)
+
+
+def test_a_part_is_saved_as_a_file(tmp_path: Path) -> None:
+    MediaPart.from_bytes(PNG).save(tmp_path / "loom.png")
+    assert (tmp_path / "loom.png").read_bytes() == PNG
+    with pytest.raises(AgentError, match=r"no content to save to 'a.png': download https://x/a"):
+        MediaPart(media_type="image/png", url="https://x/a").save("a.png")
+    with pytest.raises(AgentError, match="is not base64"):
+        MediaPart(media_type="image/png", data="a").save(tmp_path / "b.png")
+    with pytest.raises(AgentError, match=r"no/b.png' cannot be written: No such file"):
+        MediaPart.from_bytes(PNG).save(tmp_path / "no" / "b.png")
+
+
 async def test_a_string_is_text_and_never_a_path(tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("secret")
     result = await open_runtime().run(agent([says("Hm.")]), [str(tmp_path / "secret.txt")])
@@ -61,7 +78,7 @@ async def test_a_child_is_asked_in_the_same_way(tmp_path: Path) -> None:
     ("prompt", "says_what"),
     [
         ([Path("nowhere.png")], "'nowhere.png' is not a file"),
-        ([Path("noise.bin")], "'noise.bin' is neither an image, a PDF nor UTF-8 text"),
+        ([Path("noise.bin")], "'noise.bin' is neither an image, a PDF, audio nor UTF-8 text"),
         ([3], "a prompt holds text, paths and media (str, Path, MediaPart), not"),
         ([""], "the prompt is empty"),
     ],
@@ -86,6 +103,10 @@ async def test_a_prompt_that_cannot_be_sent_is_refused_before_the_run(
         (b"GIF89a", "image/gif"),
         (b"RIFF\0\0\0\0WEBPVP8 ", "image/webp"),
         (b"%PDF-1.7", "application/pdf"),
+        (b"RIFF\0\0\0\0WAVEfmt ", "audio/wav"),
+        (b"ID3\4", "audio/mpeg"),
+        (b"fLaC", "audio/flac"),
+        (b"OggS", "audio/ogg"),
     ],
 )
 def test_a_part_of_bytes_knows_its_media_type(data: bytes, kind: str) -> None:
@@ -95,11 +116,11 @@ def test_a_part_of_bytes_knows_its_media_type(data: bytes, kind: str) -> None:
 
 
 def test_a_part_of_other_bytes_is_given_its_media_type(tmp_path: Path) -> None:
-    sound = tmp_path / "talk.wav"
-    sound.write_bytes(b"RIFF\0\0\0\0WAVE")
-    with pytest.raises(AgentError, match=r"talk.wav is not a PNG, .* give media_type="):
+    sound = tmp_path / "talk.aac"
+    sound.write_bytes(b"\xff\xf1")
+    with pytest.raises(AgentError, match=r"talk.aac is not a PNG, .* give media_type="):
         MediaPart.from_file(sound)
-    part = MediaPart.from_file(os.fspath(sound), "audio/wav")
-    assert (part.media_type, part.name) == ("audio/wav", "talk.wav")
+    part = MediaPart.from_file(os.fspath(sound), "audio/aac")
+    assert (part.media_type, part.name) == ("audio/aac", "talk.aac")
     with pytest.raises(AgentError, match=r"nowhere.png' cannot be read: No such file"):
         MediaPart.from_file(tmp_path / "nowhere.png")

@@ -23,6 +23,8 @@ from treadle.tools.builtin.coding import default_tools
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJRU5ErkJggg=="
 PICTURE = MediaPart(media_type="image/png", data=PIXEL, name="p.png")
+WAV = MediaPart.from_bytes(b"RIFF\0\0\0\0WAVEfmt ", name="a.wav")
+ZIP = MediaPart(media_type="application/zip", data="QUJD", name="a.zip")
 PAGES = MediaPart(
     media_type="application/pdf", data=base64.b64encode(pdf("one")).decode(), name="p.pdf"
 )
@@ -126,3 +128,50 @@ async def test_a_pdf_that_is_read_is_sent_as_documents(wire: str, tmp_path: Path
     sent = json.dumps(made.bodies[-1])
     assert "a.pdf: pages 2-3 of 3, one document each" in sent
     assert sent.count("JVBERi0") == 2, "the beginning of a PDF in base64"
+
+
+TAKES_SOUND = {"openai-chat", "openrouter", "gemini"}
+
+
+@pytest.mark.parametrize("wire", MODELS)
+@pytest.mark.parametrize("part", [PICTURE, PAGES, WAV, ZIP], ids=lambda part: part.name)
+async def test_media_are_sent_where_the_api_accepts_them_and_otherwise_replaced_with_a_warning(
+    wire: str, part: MediaPart
+) -> None:
+    lenient = Settings(max_tokens=1_000, unsupported_media="warn")
+    is_sent = part is not ZIP and (part is not WAV or wire in TAKES_SOUND)
+    async with vendor("Done.") as made, Runtime.open() as runtime:
+        who = agent(made, wire).with_(settings=lenient)
+        run = runtime.stream(who, ["Look:", part])
+        async with run:
+            warnings = [event.text async for event in run if isinstance(event, Warned)]
+    assert (run.result.text, made.refused) == ("Done.", [])
+    sent = json.dumps(made.bodies[0])
+    assert ((part.data or "") in sent, "not shown" in sent) == (is_sent, not is_sent)
+    expected = f"'{part.name}' ({part.media_type}) is not sent to the model"
+    assert sum(text.startswith(expected) for text in warnings) == (not is_sent)
+
+
+@pytest.mark.parametrize("wire", MODELS)
+async def test_by_default_media_that_cannot_be_sent_are_an_error_that_names_the_choice(
+    wire: str,
+) -> None:
+    async with vendor() as made, Runtime.open() as runtime:
+        result = await runtime.run(agent(made, wire), ["Look:", ZIP])
+    assert (result.outcome, made.bodies) == ("error", [])
+    assert result.error is not None
+    assert "'a.zip' (application/zip) cannot be sent to the model" in result.error.message
+    assert "unsupported_media='warn'" in result.error.message
+
+
+@pytest.mark.parametrize("wire", MODELS)
+async def test_media_in_a_result_that_cannot_be_sent_cause_a_warning(wire: str) -> None:
+    script = ([call("look")], [call("look")], "Done.", "Again.")
+    async with vendor(*script) as made, Runtime.open() as runtime:
+        who = agent(made, wire, ZIP)
+        result, warnings = await told(runtime, who)
+        again, later = await told(runtime, who, "And?")
+    assert (result.text, again.text, made.refused) == ("Done.", "Again.", [])
+    about = "'a.zip' (application/zip) in the result of look is not sent to the model"
+    assert sum(text.startswith(about) for text in warnings) == 2, "one for each result"
+    assert not any(about in text for text in later)

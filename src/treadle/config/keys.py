@@ -69,7 +69,7 @@ from treadle.config.workspace import (
     own_provider,
     tighter,
 )
-from treadle.types import Effort, ServiceTier
+from treadle.types import Effort, ServiceTier, UnsupportedMedia
 
 if TYPE_CHECKING:
     from treadle.config.document import Plain
@@ -175,6 +175,7 @@ SCHEMA: dict[str, Schema] = {
         "native_compaction": KeySpec(yes_or_no, free, nullable=True),
         "cache": KeySpec(cache, free, nullable=True),
         "service_tier": KeySpec(one_of(*get_args(ServiceTier)), nullable=True),
+        "unsupported_media": KeySpec(one_of(*get_args(UnsupportedMedia)), free, nullable=True),
         "mode": KeySpec(one_of(*TIGHT_TO_LOOSE), tighter),
         "sandbox": KeySpec(plugged("sandboxes", "auto", "on", "off")),
     },

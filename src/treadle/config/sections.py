@@ -16,6 +16,7 @@ from treadle.types import (
     ServiceTier,
     Settings,
     Thinking,
+    UnsupportedMedia,
 )
 
 
@@ -46,6 +47,7 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True):
     native_compaction: bool | None = None
     cache: bool | CacheLife | None = None
     service_tier: ServiceTier | None = None
+    unsupported_media: UnsupportedMedia | None = None
     mode: Mode = "ask"
     sandbox: str = "auto"
     """`auto`, `on`, `off`, or the name of a plug-in, which is then required as with `on`."""

@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.events.feed import Feed
 from treadle.messages.events import Retry
-from treadle.messages.message import ProviderPart, ReasoningPart, TextPart, ToolCall
+from treadle.messages.message import MediaPart, ProviderPart, ReasoningPart, TextPart, ToolCall
 from treadle.models.model import (
     ArgumentsDelta,
     Delta,
@@ -75,7 +75,7 @@ def _deltas(response: ModelResponse) -> list[Delta]:
                     ArgumentsDelta(part.arguments_json),
                     PartEnd(part.provider, part.provider_data),
                 ]
-            case ProviderPart():
+            case ProviderPart() | MediaPart():
                 deltas.append(WholePart(part))
             case _:
                 pass

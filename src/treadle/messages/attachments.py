@@ -1,4 +1,4 @@
-"""A user's file as a message part: images and PDFs unchanged, other files as text.
+"""A user's file as a message part: images, PDFs and sounds unchanged, other files as text.
 
 Fronts decide which files to attach. Entry points: `attachment`.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from treadle._internal.held_files import read_checked
 from treadle.errors import AgentError
 from treadle.messages.message import MediaPart, Part, TextPart
+from treadle.messages.parts import media_type_of
 
 FILE_BYTES_MAX = 20 * 1024 * 1024
 
@@ -21,16 +22,18 @@ def attachment(path: Path, *, named: str | None = None, in_place: bool = False) 
 
     `named`: name of the file in errors, by default its path. `in_place`: `path` is resolved, and a
     symlink that has replaced it since is not followed. Raises AgentError(invalid) if the file
-    cannot be read, exceeds `FILE_BYTES_MAX`, or is neither an image, a PDF nor UTF-8 text.
+    cannot be read, exceeds `FILE_BYTES_MAX`, or is neither an image, a PDF, audio nor UTF-8 text.
     """
     named = named or repr(str(path))
-    data, media = content(path, named, in_place=in_place), media_type(path)
+    data = content(path, named, in_place=in_place)
+    media = media_type(path) or _sound_type(data)
     if media is not None:
         return MediaPart(media_type=media, data=base64.b64encode(data).decode(), name=path.name)
     try:
         return as_text(str(path), data.decode())
     except UnicodeDecodeError as e:
-        raise AgentError("invalid", f"{named} is neither an image, a PDF nor UTF-8 text") from e
+        text = f"{named} is neither an image, a PDF, audio nor UTF-8 text"
+        raise AgentError("invalid", text) from e
 
 
 def content(path: Path, named: str, *, in_place: bool = False) -> bytes:
@@ -51,6 +54,11 @@ def media_type(path: Path) -> str | None:
     """Return the media type of an image or a PDF, guessed from its name; None for other files."""
     guessed = mimetypes.guess_type(path.name)[0] or ""
     return guessed if guessed.startswith("image/") or guessed == "application/pdf" else None
+
+
+def _sound_type(data: bytes) -> str | None:
+    kind = media_type_of(data) or ""
+    return kind if kind.startswith("audio/") else None
 
 
 def as_text(path: str, text: str, *, lines: str = "") -> TextPart:

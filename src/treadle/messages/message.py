@@ -141,6 +141,11 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return tuple(p.shown for p in self.parts if isinstance(p, ProviderPart) and p.shown)
 
     @property
+    def media(self) -> tuple[MediaPart, ...]:
+        """Media parts, in order."""
+        return tuple([p for p in self.parts if isinstance(p, MediaPart)])
+
+    @property
     def tool_results(self) -> tuple[ToolResult, ...]:
         """Tool results of the message, in order."""
         return tuple(p for p in self.parts if isinstance(p, ToolResult))

@@ -6,7 +6,7 @@ Entry points: `Part`.
 from __future__ import annotations
 
 import os
-from binascii import b2a_base64
+from binascii import a2b_base64, b2a_base64
 from typing import Any, Final, TypeAlias, cast
 
 import msgspec
@@ -26,13 +26,19 @@ _MAGIC: Final = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
     (b"%PDF-", PDF),
+    (b"ID3", "audio/mpeg"),
+    (b"fLaC", "audio/flac"),
+    (b"OggS", "audio/ogg"),
 )
+_RIFF: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
 def media_type_of(data: bytes) -> str | None:
-    """Return the media type of a PNG, JPEG, GIF, WebP or PDF, by its first bytes; else None."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
+    """Return the media type of a PNG, JPEG, GIF, WebP, PDF, WAV, MP3, FLAC or Ogg, by its first
+    bytes; else None.
+    """
+    if data[:4] == b"RIFF":
+        return _RIFF.get(data[8:12])
     return next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
 
 
@@ -110,19 +116,23 @@ class MediaPart(
     tag="media",
     metaclass=FieldHints,
 ):
-    """An image or a file, with exactly one of `data` and `url`.
+    """An image, a sound or a file, with exactly one of `data` and `url`.
 
     Attributes:
         media_type: MIME type, like `image/png`.
         data: Content in base64, or None.
         url: Address from which the provider loads the content, or None.
         name: File name, sent to providers that accept one.
+        provider: Name of the provider whose model made it, or None.
+        provider_data: JSON object that this provider needs back with it, or None.
     """
 
     media_type: str
     data: str | None = None
     url: str | None = None
     name: str | None = None
+    provider: str | None = None
+    provider_data: JsonText | None = None
 
     def __post_init__(self) -> None:
         if (self.data is None) == (self.url is None):
@@ -140,15 +150,15 @@ class MediaPart(
     ) -> MediaPart:
         """Return a part with this content.
 
-        `media_type`: None recognises PNG, JPEG, GIF, WebP and PDF. Raises AgentError(invalid) for
-        other content.
+        `media_type`: None recognises PNG, JPEG, GIF, WebP, PDF, WAV, MP3, FLAC and Ogg. Raises
+        AgentError(invalid) for other content.
         """
         kind = media_type or media_type_of(data)
         if kind is None:
             raise AgentError(
                 "invalid",
-                f"{name or 'the content'} is not a PNG, JPEG, GIF, WebP or PDF: give media_type=, "
-                "or send text as a string",
+                f"{name or 'the content'} is not a PNG, JPEG, GIF, WebP, PDF, WAV, MP3, FLAC or "
+                "Ogg: give media_type=, or send text as a string",
             )
         return cls(media_type=kind, data=b2a_base64(data, newline=False).decode(), name=name)
 
@@ -166,6 +176,28 @@ class MediaPart(
         except OSError as e:
             raise AgentError("invalid", f"{name!r} cannot be read: {e.strerror or e}") from e
         return cls.from_bytes(data, media_type, name=os.path.basename(name))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the content to a file, and replace an existing one.
+
+        Raises AgentError(invalid) if the part is only an address, its data are not base64, or the
+        file cannot be written.
+        """
+        name = os.fspath(path)
+        if self.data is None:
+            raise AgentError(
+                "invalid",
+                f"a part with url= has no content to save to {name!r}: download {self.url}",
+            )
+        try:
+            content = a2b_base64(self.data)
+        except ValueError as e:
+            raise AgentError("invalid", f"data= of the part is not base64: {e}") from e
+        try:
+            with open(path, "wb") as file:
+                file.write(content)
+        except OSError as e:
+            raise AgentError("invalid", f"{name!r} cannot be written: {e.strerror or e}") from e
 
     @property
     def is_image(self) -> bool:

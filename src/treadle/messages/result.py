@@ -15,7 +15,7 @@ from treadle._internal.other_names import missing
 from treadle._internal.units import count
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.labels import Metadata
-from treadle.messages.message import Message
+from treadle.messages.message import MediaPart, Message
 from treadle.messages.metrics import RunMetrics
 from treadle.types import Outcome
 
@@ -110,6 +110,12 @@ class RunResult(Generic[Out]):
             if self.output is None
             else self.output_json
         )
+
+    @property
+    def media(self) -> tuple[MediaPart, ...]:
+        """Images and sounds that the model made in this run, in order."""
+        said = (message for message in self.new_messages if message.role == "assistant")
+        return tuple([part for message in said for part in message.media])
 
     @property
     def success(self) -> bool:

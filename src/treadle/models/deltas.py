@@ -8,6 +8,7 @@ import msgspec
 
 from treadle.messages.message import (
     JsonText,
+    MediaPart,
     ProviderPart,
 )
 from treadle.messages.response_details import ResponseDetails
@@ -83,7 +84,7 @@ class WholePart(msgspec.Struct, frozen=True, tag_field="delta", tag="part"):
         part: The part.
     """
 
-    part: ProviderPart
+    part: ProviderPart | MediaPart
 
 
 class Restart(msgspec.Struct, frozen=True, tag_field="delta", tag="restart", gc=False):

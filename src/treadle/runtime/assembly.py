@@ -211,10 +211,10 @@ class Assembly:
             await self.toolboxes.confining.check(agent)
         limits = merged_limits(options.get("limits"), agent)
         chosen = await self.choice.choose(self.asked(agent), asker, limits)
-        check_images(prompt, chosen)
         prompt, scaled = await fitted_message(prompt)
         own = options.get("settings", NOTHING_SET).over(output_settings(agent))
         settings, warnings = merged_settings(own, agent.settings.over(self.settings), chosen.model)
+        check_images(prompt, chosen, settings)
         more = More() if submits else await self.more_tools(agent, limits)
         system, changed = await as_begun(
             self.journal, agent, agent.system(values), state, fork or session_id

@@ -109,15 +109,22 @@ def given_schema(agent: Agent[Any, Any], settings: Settings) -> str | None:
     )
 
 
-def check_images(prompt: Message, chosen: ChosenModel) -> None:
-    if "images" in chosen.model.refuses and (
-        image := next((p for p in prompt.parts if isinstance(p, MediaPart) and p.is_image), None)
+def check_images(prompt: Message, chosen: ChosenModel, settings: Settings) -> None:
+    """Raise AgentError(invalid) for an image in the prompt of a model without them."""
+    if (
+        settings.unsupported_media != "warn"
+        and "images" in chosen.model.refuses
+        and (
+            image := next(
+                (p for p in prompt.parts if isinstance(p, MediaPart) and p.is_image), None
+            )
+        )
     ):
         raise AgentError(
             "invalid",
             (
                 f"{chosen.name} takes no images: leave out {image.name or 'the image'} "
-                f"({image.media_type}), or choose another model"
+                f"({image.media_type}), choose another model, or pass unsupported_media='warn'"
             ),
         )
 

@@ -89,11 +89,11 @@ def test_an_image_that_is_too_large_is_a_line_in_a_result_and_an_error_in_a_prom
     image: MediaPart, why: str
 ) -> None:
     cloud = RequestEncoder("claude-test", is_vendor=False)
-    (block,), notes = sent(shown([image]), cloud)
+    (block,), (note,) = sent(shown([image]), cloud)
     assert why in block["text"]
-    assert notes == ()
+    assert "'p.png' (image/png) in the result of read is not sent to the model" in note
     with pytest.raises(
-        AgentError, match=f"p.png cannot be sent to the model: .*{why}.*Scale it down"
+        AgentError, match=f"'p.png' .* cannot be sent to the model .*{why}.*Scale it down"
     ):
         sent([Message.user([image])], cloud)
     earlier = History([Message.user([image]), Message.user("And?")], settled=1)

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from tests.models.providers.gemini_recordings import parts_of, same, told
 from treadle.errors import AgentError, ErrorKind
-from treadle.messages.message import Part, ProviderPart, ReasoningPart, TextPart, ToolCall
+from treadle.messages.message import (
+    MediaPart,
+    Part,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+)
 from treadle.models.model import Delta, Fold, ModelNotice, ModelResponse, TextDelta, ToolCallStart
 from treadle.models.providers.gemini.stream import ContentDecoder
 from treadle.models.providers.refusals import Refusals
@@ -539,6 +546,17 @@ def test_sources_are_kept_once_and_stay_here() -> None:
         ),
     )
     assert back(response) == [{"text": "Yes."}]
+
+
+def test_an_image_is_media_and_goes_back_with_its_signature() -> None:
+    image = {"inlineData": {"mimeType": "image/png", "data": "QUJD"}, "thoughtSignature": "s"}
+    draft = {"inlineData": {"mimeType": "image/png", "data": "QQ=="}, "thought": True}
+    response = answer(chunk(draft), chunk({"text": "Here:"}), chunk(image, finish="STOP"))
+    thought, text, media = response.parts
+    assert (type(thought), text) == (ProviderPart, TextPart(text="Here:"))
+    assert isinstance(media, MediaPart)
+    assert (media.media_type, media.data) == ("image/png", "QUJD")
+    assert back(response) == [draft, {"text": "Here:"}, image]
 
 
 def test_only_one_answer_is_taken() -> None:

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 
 from tests.models.providers.loopback import sse
 from treadle.errors import AgentError, ErrorKind
-from treadle.messages.message import Message, ProviderPart, ReasoningPart, TextPart, ToolCall
+from treadle.messages.message import (
+    MediaPart,
+    Message,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+)
 from treadle.models.model import Delta, Fold, ModelNotice, ModelResponse, Restart
+from treadle.models.providers.openai_responses.messages import MessageEncoder
 from treadle.models.providers.openai_responses.stream import ResponsesDecoder
 from treadle.models.providers.refusals import Refusals
 from treadle.types import StopReason, Usage
@@ -307,6 +315,18 @@ def test_items_of_hosted_tools_and_of_later_versions_are_kept_whole(kind: str) -
     assert part == ProviderPart(
         provider="openai", data=json.dumps(item, separators=(",", ":")), shown=shown
     )
+
+
+def test_a_generated_image_is_media_and_goes_back_unchanged() -> None:
+    item = {"type": "image_generation_call", "id": "ig_1", "status": "completed"}
+    item |= {"output_format": "webp", "revised_prompt": "A loom.", "result": "QUJD"}
+    partial = {"type": "response.image_generation_call.partial_image", "output_index": 0}
+    events = (CREATED, added({**item, "result": None}), partial, done(item), completed(item))
+    (part,) = folded(*events).parts
+    assert isinstance(part, MediaPart)
+    assert (part.media_type, part.data) == ("image/webp", "QUJD")
+    encoded = MessageEncoder().encode(Message.assistant([part]), settled=True)
+    assert json.loads(encoded) == item
 
 
 def test_containers_and_file_searches_are_counted_for_their_fees() -> None:

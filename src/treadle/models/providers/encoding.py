@@ -11,7 +11,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -174,7 +174,7 @@ def tools_in(theirs: object) -> list[Json]:
 # ---------------------------------------------------------------- pieces of messages
 
 
-def own_fields(part: TextPart | ReasoningPart | ToolCall, provider: str) -> Fields:
+def own_fields(part: TextPart | ReasoningPart | ToolCall | MediaPart, provider: str) -> Fields:
     """Return the fields that `provider` attached to this part, to be sent back. Data of other
     providers is excluded.
     """
@@ -249,41 +249,70 @@ def _described_image(part: TextPart | MediaPart) -> TextPart | MediaPart:
     return part
 
 
-def checked(
-    encode: Callable[[Message, bool], bytes],
-    abilities: Abilities,
-    model_id: str,
-    sends: Callable[[MediaPart], bool],
-) -> Callable[[Message, bool], bytes]:
-    """Wrap `encode` to raise AgentError(invalid) for a file in the run's own prompt that this model
-    does not accept.
-
-    In tool results, and in earlier runs with other models, a line of text replaces it.
-    """
-
-    def check_and_encode(message: Message, settled: bool) -> bytes:
-        if message.role == "user" and not settled:
-            for part in message.parts:
-                if isinstance(part, MediaPart) and not (sends(part) and _is_taken(part, abilities)):
-                    what = (
-                        f"{part.name[:100]!r} ({part.media_type})"
-                        if part.name
-                        else f"a part of type {part.media_type}"
-                    )
-                    raise AgentError(
-                        "invalid",
-                        (
-                            f"{what} cannot be sent to the model {model_id!r}: leave it out, "
-                            "convert it, or choose another model"
-                        ),
-                    )
-        return encode(message, settled)
-
-    return check_and_encode
+UNSENT = "leave it out, convert it, or choose another model"
+"""Advice about media of a type that an API does not accept."""
 
 
-def _is_taken(part: MediaPart, abilities: Abilities) -> bool:
-    return abilities.images is not False or not part.is_image
+class MediaCheck(NamedTuple):
+    """Check of the media in the messages of one request."""
+
+    model_id: str
+    abilities: Abilities
+    is_lenient: bool
+    """True: media in a prompt are replaced, with a warning, instead of raising an error."""
+    warn: Callable[[str], None]
+
+    def wrap(
+        self, encode: Callable[[Message, bool], bytes], unsent: Callable[[MediaPart], str]
+    ) -> Callable[[Message, bool], bytes]:
+        """Wrap `encode` to raise AgentError(invalid) for media in the run's own prompt that the
+        model does not accept, or to warn of them.
+
+        Media in tool results cause a warning. In earlier runs with other models, a line of text
+        replaces them silently. `unsent`: returns advice about a part that the API does not accept;
+        "" for others.
+        """
+
+        def check_and_encode(message: Message, settled: bool) -> bytes:
+            if not settled and message.role != "assistant":
+                for part in message.parts:
+                    if isinstance(part, MediaPart) and message.role == "user":
+                        self._check(part, unsent)
+                    elif isinstance(part, ToolResult) and not isinstance(part.content, str):
+                        self._check_result(part, unsent)
+            return encode(message, settled)
+
+        return check_and_encode
+
+    def _check(self, part: MediaPart, unsent: Callable[[MediaPart], str]) -> None:
+        if advice := self._advice(part, unsent):
+            if not self.is_lenient:
+                raise AgentError(
+                    "invalid",
+                    f"{_named(part)} cannot be sent to the model {self.model_id!r}: {advice}. With "
+                    "unsupported_media='warn', the model sees a line of text instead",
+                )
+            self.warn(
+                f"{_named(part)} is not sent to the model {self.model_id!r}, which sees a line of "
+                f"text instead: {advice}"
+            )
+
+    def _check_result(self, result: ToolResult, unsent: Callable[[MediaPart], str]) -> None:
+        for part in result.content:
+            if isinstance(part, MediaPart) and (advice := self._advice(part, unsent)):
+                self.warn(
+                    f"{_named(part)} in the result of {result.name} is not sent to the model "
+                    f"{self.model_id!r}, which sees a line of text instead: {advice}"
+                )
+
+    def _advice(self, part: MediaPart, unsent: Callable[[MediaPart], str]) -> str:
+        is_taken = self.abilities.images is not False or not part.is_image
+        return unsent(part) if is_taken else UNSENT
+
+
+def _named(part: MediaPart) -> str:
+    kind = part.media_type
+    return f"{part.name[:100]!r} ({kind})" if part.name else f"a part of type {kind}"
 
 
 def text_in(part: MediaPart) -> str | None:

@@ -2,9 +2,9 @@
 and which are omitted beyond that.
 
 The loop omits images that a provider rejects anyway. Entry points: `ImageLimits`, `Images`,
-`encoded_within`, `with_notice`. Sources: platform.claude.com, "Vision", "PDF support" and
-"Request size limits"; developers.openai.com, "Images and vision" and "File inputs"; ai.google.dev,
-"Image understanding" and "File input methods"; read 2026-11-22.
+`encoded_within`, `media_check`, `with_notice`. Sources: platform.claude.com, "Vision", "PDF
+support" and "Request size limits"; developers.openai.com, "Images and vision" and "File inputs";
+ai.google.dev, "Image understanding" and "File input methods"; read 2026-11-22.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from treadle.config.model_profile import Abilities
-from treadle.errors import AgentError
 from treadle.messages.history import History
 from treadle.messages.images import SIDE_MAX, size_of
 from treadle.messages.message import PDF, MediaPart, Message, Part, TextPart, ToolResult
 from treadle.models.model import Delta, ModelNotice
+from treadle.models.providers.encoding import MediaCheck
+from treadle.types import Settings
 
 E = TypeVar("E")
 
@@ -33,7 +35,7 @@ TOO_MANY_IMAGES: Final = (
     "the conversation has more, or larger, images than a request may contain: from here on some "
     "are left out, and the model sees a note instead"
 )
-_NOTICE = "images left out"
+_NOTICES = "notices"
 
 
 class ImageLimits(NamedTuple):
@@ -63,17 +65,6 @@ class ImageLimits(NamedTuple):
             if max(width, height) > self.side_max
             else ""
         )
-
-    def check(self, image: MediaPart) -> None:
-        """Raise AgentError(invalid) if the provider would reject an image in a prompt."""
-        if image.is_image and (why := self.against(image)):
-            raise AgentError(
-                "invalid",
-                (
-                    f"{image.name or 'an image of the prompt'} cannot be sent to the model: {why}. "
-                    "Scale it down"
-                ),
-            )
 
 
 def claude_limits(abilities: Abilities, *, is_vendor: bool) -> ImageLimits:
@@ -246,7 +237,7 @@ def encoded_within(
             return encoder, messages
         left = images.wanted
         history.memo[key] = (left,)
-        history.memo[_NOTICE] = ()
+        note(history, TOO_MANY_IMAGES)
 
 
 def _fitting(
@@ -261,10 +252,28 @@ def _fitting(
 def with_notice(
     messages: Sequence[Message], deltas: AsyncGenerator[Delta, None]
 ) -> AsyncGenerator[Delta, None]:
-    """Yield `deltas`, after a notice if this request omits images that the last one contained."""
-    if isinstance(messages, History) and messages.memo.pop(_NOTICE, None) is not None:
-        return noted((TOO_MANY_IMAGES,), deltas)
+    """Yield `deltas`, after notices about media that this request omits."""
+    if isinstance(messages, History) and _NOTICES in messages.memo:
+        return noted(notes_of(messages), deltas)
     return deltas
+
+
+def note(history: History, text: str) -> None:
+    """Add a notice to the response to the request that is being encoded."""
+    history.memo[_NOTICES] = (*history.memo.get(_NOTICES, ()), text)
+
+
+def notes_of(history: History) -> tuple[str, ...]:
+    """Return and remove the notices."""
+    return tuple(map(str, history.memo.pop(_NOTICES, ())))
+
+
+def media_check(
+    history: History, model_id: str, abilities: Abilities, settings: Settings
+) -> MediaCheck:
+    """Return the check of the media in a conversation."""
+    is_lenient = settings.unsupported_media == "warn"
+    return MediaCheck(model_id, abilities, is_lenient, partial(note, history))
 
 
 async def noted(

@@ -1,6 +1,6 @@
 """Content blocks of the Messages API, from the parts of messages.
 
-Entry points: `blocks_of`, `sendable`, `sends`.
+Entry points: `blocks_of`, `sendable`, `unsent`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from treadle.messages.message import (
 )
 from treadle.models.providers.anthropic.blocks import PREFIX, PROVIDER
 from treadle.models.providers.encoding import (
+    UNSENT,
     arguments_of,
     described,
     identifier,
@@ -159,9 +160,9 @@ def _tool_result(part: ToolResult) -> Block:
     return block
 
 
-def sends(part: MediaPart) -> bool:
-    """Return True if the API accepts this part in a user message."""
-    return _media(part)["type"] != "text"
+def unsent(part: MediaPart) -> str:
+    """Return advice about a part that the API does not accept; "" for others."""
+    return "" if _media(part)["type"] != "text" else UNSENT
 
 
 def _media(part: MediaPart) -> Block:

@@ -21,7 +21,7 @@ from treadle.models.providers.anthropic.caching import (
     marked,
 )
 from treadle.models.providers.anthropic.compaction import LEAST_TOKENS, compacting
-from treadle.models.providers.anthropic.content import sends
+from treadle.models.providers.anthropic.content import unsent
 from treadle.models.providers.anthropic.fields import (
     thinking_since,
     with_beta,
@@ -29,7 +29,6 @@ from treadle.models.providers.anthropic.fields import (
 from treadle.models.providers.anthropic.head import WIRE, Head, HeadEncoder
 from treadle.models.providers.anthropic.messages import MessageEncoder, Sent, abandoned
 from treadle.models.providers.encoding import (
-    checked,
     dumped,
     remembered,
 )
@@ -39,6 +38,9 @@ from treadle.models.providers.images import (
     Images,
     OmittedImages,
     claude_limits,
+    media_check,
+    note,
+    notes_of,
     omitted_before,
 )
 from treadle.types import Settings
@@ -151,30 +153,26 @@ class RequestEncoder:
         self, history: History, first: Head, settings: Settings
     ) -> tuple[MessageEncoder, bytearray, tuple[str, ...]]:
         """Encode the messages, again if there are now more images than the API accepts."""
+        check = media_check(history, self._model_id, self._abilities, settings)
         key = f"{WIRE} {self._model_id} images"
         left = omitted_before(history, key)
-        notes: tuple[str, ...] = ()
         while True:
             wire = f"{first.wire} {left}" if left != NONE_OMITTED else first.wire
             known = history.memo.get(wire)
             if known is None or not isinstance(encoder := known[0], MessageEncoder):
                 encoder = self._encoder(history, first.lasting, settings, left, wire)
                 history.memo[wire] = (encoder,)
-            messages = history.encoded(
-                encoder.wire, checked(encoder.encode, self._abilities, self._model_id, self._sends)
-            )
+            messages = history.encoded(encoder.wire, check.wrap(encoder.encode, self._unsent))
             if encoder.images.wanted == left:
-                return encoder, messages, notes
+                return encoder, messages, notes_of(history)
             left = encoder.images.wanted
             history.memo[key] = (left,)
-            notes = (TOO_MANY_IMAGES,)
+            note(history, TOO_MANY_IMAGES)
 
-    def _sends(self, part: MediaPart) -> bool:
-        """Return True if the API accepts this part. Raises AgentError(invalid) for an image that is
-        too large.
-        """
-        self._images.check(part)
-        return sends(part)
+    def _unsent(self, part: MediaPart) -> str:
+        """Return advice about a part that the API does not accept, or that is too large."""
+        why = self._images.against(part) if part.is_image else ""
+        return f"{why}. Scale it down" if why else unsent(part)
 
     def _encoder(
         self,

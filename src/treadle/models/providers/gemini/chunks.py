@@ -8,11 +8,12 @@ google-genai 3.4 (2026-11).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
+from treadle.messages.message import MediaPart
 from treadle.models.providers.decoding import as_object, json_object
 from treadle.models.providers.encoding import Fields
 from treadle.models.providers.surrogates import mended_json
@@ -264,6 +265,27 @@ def call_of(fields: Fields) -> FunctionCall:
             None if partial is None else _partial.decode(mended_json(json.dumps(partial)))
         )
         return call
+
+
+class _Inline(msgspec.Struct, rename="camel"):
+    mime_type: str = ""
+    data: str = ""
+
+
+_inline = msgspec.json.Decoder(_Inline)
+
+
+def media_of(fields: Mapping[str, object]) -> MediaPart | None:
+    """Return an image or a sound of an answer; None for other parts, and for thoughts."""
+    raw = fields.get("inlineData")
+    if not isinstance(raw, msgspec.Raw) or "thought" in fields:
+        return None
+    try:
+        found = _inline.decode(raw)
+    except (ValueError, RecursionError):
+        return None
+    is_whole = found.mime_type and found.data
+    return MediaPart(media_type=found.mime_type, data=found.data) if is_whole else None
 
 
 def text_of(fields: Fields, name: str) -> str | None:

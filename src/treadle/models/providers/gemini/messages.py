@@ -24,6 +24,7 @@ from treadle.messages.message import (
     ToolResult,
 )
 from treadle.models.providers.encoding import (
+    UNSENT,
     Fields,
     Json,
     arguments_of,
@@ -108,12 +109,15 @@ class MessageEncoder:
                     unsigned = False  # only the first of a step is checked
                 case ProviderPart(provider="gemini"):
                     yield self._own(part, settled)
+                case MediaPart(provider="gemini"):
+                    fields: Json = {**self._kept(part, settled)}
+                    yield iter([_inline(part) | fields])
                 case MediaPart():
                     yield iter([{"text": described(part)}])
                 case _:
                     pass
 
-    def _kept(self, part: TextPart | ReasoningPart | ToolCall, settled: bool) -> Fields:
+    def _kept(self, part: TextPart | ReasoningPart | ToolCall | MediaPart, settled: bool) -> Fields:
         return self._sendable(own_fields(part, PROVIDER), settled)
 
     def _sendable(self, fields: Fields, settled: bool) -> Fields:
@@ -226,9 +230,9 @@ def _told(part: Part) -> list[Content]:
             return []
 
 
-def sends(part: MediaPart) -> bool:
-    """Return True if the API accepts this part in a user message."""
-    return _is_inline(part.media_type) or text_in(part) is not None
+def unsent(part: MediaPart) -> str:
+    """Return advice about a part that the API does not accept; "" for others."""
+    return "" if _is_inline(part.media_type) or text_in(part) is not None else UNSENT
 
 
 def _is_inline(kind: str) -> bool:

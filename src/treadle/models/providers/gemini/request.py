@@ -16,7 +16,6 @@ from treadle.messages.history import History
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.models.providers.encoding import (
     Json,
-    checked,
     head,
     remembered,
     tools_in,
@@ -24,7 +23,7 @@ from treadle.models.providers.encoding import (
     with_extra,
     with_theirs,
 )
-from treadle.models.providers.gemini.messages import GO_ON, MessageEncoder, sends
+from treadle.models.providers.gemini.messages import GO_ON, MessageEncoder, unsent
 from treadle.models.providers.gemini.naming import (
     GENERATION_OF_LEVELS,
     generation_of,
@@ -33,7 +32,7 @@ from treadle.models.providers.gemini.naming import (
 )
 from treadle.models.providers.gemini.thinking import fit
 from treadle.models.providers.hosted import left_out, nothing, wanted
-from treadle.models.providers.images import GEMINI_LIMITS, encoded_within
+from treadle.models.providers.images import GEMINI_LIMITS, encoded_within, media_check
 from treadle.types import ServiceTier, Settings
 
 _SCHEMAS_BY_NAME = frozenset(
@@ -117,7 +116,7 @@ class RequestEncoder:
         frame = remembered(
             history, f"{self._key} frame", said, lambda: self._frame(self._fields(request))
         )
-        return b"".join([frame.before, *self._contents(history), frame.after])
+        return b"".join([frame.before, *self._contents(history, request.settings), frame.after])
 
     def encode_count(self, request: ModelRequest) -> bytes:
         """Encode a request for its token count."""
@@ -127,22 +126,23 @@ class RequestEncoder:
             [
                 b'{"generateContentRequest":',
                 frame.before,
-                *self._contents(History(request.messages)),
+                *self._contents(History(request.messages), request.settings),
                 frame.after,
                 b"}",
             ]
         )
 
-    def _contents(self, history: History) -> list[bytes | bytearray]:
+    def _contents(self, history: History, settings: Settings) -> list[bytes | bytearray]:
         """Return the bracketed contents in pieces. The last one is the user's, because the API
         responds only to the user.
         """
+        check = media_check(history, self._model_id, self._abilities, settings)
         encoder, contents = encoded_within(
             history,
             self._key,
             GEMINI_LIMITS,
             lambda: MessageEncoder(self._model_id, self._abilities),
-            lambda made: checked(made.encode, self._abilities, self._model_id, sends),
+            lambda made: check.wrap(made.encode, unsent),
         )
         if not contents:
             raise AgentError(

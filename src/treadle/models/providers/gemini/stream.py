@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 from typing_extensions import override
 
 from treadle.errors import AgentError
@@ -40,6 +41,7 @@ from treadle.models.providers.gemini.chunks import (
     decode_chunk,
     decode_rare,
     is_said,
+    media_of,
     searches_of,
     text_of,
 )
@@ -260,11 +262,13 @@ class ContentDecoder(Decoder):
 
     def _take_other(self, fields: Kept, deltas: list[Delta]) -> None:
         self._close(deltas)
-        deltas.append(
-            WholePart(
-                ProviderPart(provider=PROVIDER, data=self._signed(fields), shown=shown_of(fields))
-            )
-        )
+        if (media := media_of(fields)) is not None:
+            rest = {name: value for name, value in fields.items() if name != "inlineData"}
+            part = replace(media, provider=PROVIDER, provider_data=self._signed(rest))
+        else:
+            data = self._signed(fields)
+            part = ProviderPart(provider=PROVIDER, data=data, shown=shown_of(fields))
+        deltas.append(WholePart(part))
 
     def _signed(self, fields: Kept) -> JsonText:
         return verbatim({**fields, MODEL: self._model_id} if SIGNATURE in fields else fields)

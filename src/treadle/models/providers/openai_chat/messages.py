@@ -26,6 +26,7 @@ from treadle.messages.message import (
     ToolResult,
 )
 from treadle.models.providers.encoding import (
+    UNSENT,
     Fields,
     Json,
     arguments_of,
@@ -217,9 +218,9 @@ class MessageEncoder:
             [TextPart(text=f"From the result of {identifier(part.name)}:"), *media] if media else []
         )
 
-    def sends(self, part: MediaPart) -> bool:
-        """Return True if the server accepts this part in a user message."""
-        return self._can_show(part) or text_in(part) is not None
+    def unsent(self, part: MediaPart) -> str:
+        """Return advice about a part that the server does not accept; "" for others."""
+        return "" if self._can_show(part) or text_in(part) is not None else UNSENT
 
     def _can_show(self, part: MediaPart) -> bool:
         return self._media(part)["type"] != "text"

@@ -20,7 +20,6 @@ from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.models.providers.effort import fit
 from treadle.models.providers.encoding import (
     Json,
-    checked,
     dumped,
     effort_for,
     head,
@@ -36,6 +35,7 @@ from treadle.models.providers.images import (
     OPENAI_LIMITS,
     claude_limits,
     encoded_within,
+    media_check,
 )
 from treadle.models.providers.json_schema import parameters, strict
 from treadle.models.providers.openai_chat.messages import MessageEncoder
@@ -89,7 +89,7 @@ class RequestEncoder:
         first = remembered(
             history, f"{WIRE} {self._model_id}", said, lambda: self._head(request, marking, as_json)
         )
-        encoder, messages = self._encoded(history, marking, _since(request.settings))
+        encoder, messages = self._encoded(history, marking, request.settings)
         if not messages:
             raise AgentError(
                 "invalid", "there is no message to send: the last one must not be empty"
@@ -104,8 +104,7 @@ class RequestEncoder:
     def messages(self, request: ModelRequest) -> msgspec.Raw:
         """Return the conversation as a JSON list, including the system message."""
         system = self._system(request, marking=False)
-        since = _since(request.settings)
-        _, messages = self._encoded(History(request.messages), marking=False, since=since)
+        _, messages = self._encoded(History(request.messages), False, request.settings)
         return msgspec.Raw(
             b"[" + b",".join([piece for piece in (system, bytes(messages)) if piece]) + b"]"
         )
@@ -118,11 +117,11 @@ class RequestEncoder:
         return [_tool(tool, strictly=strictly) for tool in request.tools]
 
     def _encoded(
-        self, history: History, marking: bool, since: float
+        self, history: History, marking: bool, settings: Settings
     ) -> tuple[MessageEncoder, bytearray]:
-        """Return the encoder and the encoded messages. `since`: time, in seconds since 1970, up to
-        which reasoning is omitted.
-        """
+        """Return the encoder and the encoded messages."""
+        since = _since(settings)
+        check = media_check(history, self._model_id, self._abilities, settings)
         marked = ", marked" if marking else ""
         marked += f", without reasoning up to {since}" if since else ""
         key = wire_for(
@@ -136,7 +135,7 @@ class RequestEncoder:
                     gone = True
                 return encoder.encode(shown(message, self._abilities), gone)
 
-            return checked(encode, self._abilities, self._model_id, encoder.sends)
+            return check.wrap(encode, encoder.unsent)
 
         return encoded_within(
             history,

@@ -1,5 +1,5 @@
 """Text, images and documents as content of input items of the Responses API. Entry points:
-`media_content`, `text_content`, `compact_content`, `sends`.
+`media_content`, `text_content`, `compact_content`, `unsent`.
 
 messages.py encodes the items. Source: as there.
 """
@@ -7,7 +7,7 @@ messages.py encodes the items. Source: as there.
 from __future__ import annotations
 
 from treadle.messages.message import MediaPart
-from treadle.models.providers.encoding import Json, described, text_in
+from treadle.models.providers.encoding import UNSENT, Json, described, text_in
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
@@ -39,9 +39,11 @@ def compact_content(content: list[Json]) -> object:
     )
 
 
-def sends(part: MediaPart) -> bool:
-    """Return True if the API accepts this part in a user message."""
-    return part.media_type in _IMAGES or part.media_type in _DOCUMENTS or text_in(part) is not None
+def unsent(part: MediaPart) -> str:
+    """Return advice about a part that the API does not accept; "" for others."""
+    kind = part.media_type
+    accepted = kind in _IMAGES or kind in _DOCUMENTS or text_in(part) is not None
+    return "" if accepted else UNSENT
 
 
 def media_content(part: MediaPart) -> Json:

@@ -13,7 +13,7 @@ import re
 import msgspec
 from typing_extensions import override
 
-from treadle.messages.message import ProviderPart
+from treadle.messages.message import MediaPart, ProviderPart
 from treadle.models.model import (
     Delta,
     PartEnd,
@@ -56,6 +56,7 @@ _HOSTED = {
     "code_interpreter_call": "code_execution",
     "file_search_call": "file_search",
 }
+IMAGE = "image_generation_call"
 _ASKED = ("action", "code", "queries")
 """Fields of a hosted tool call that describe what it did."""
 _NONE = b"[]"
@@ -329,6 +330,20 @@ class _Other(OutputItem):
             else ""
         )
         deltas.append(
-            WholePart(ProviderPart(provider=PROVIDER, data=verbatim(fields), shown=shown))
+            WholePart(
+                _image(fields)
+                if kind == IMAGE and text_of(fields, "result")
+                else ProviderPart(provider=PROVIDER, data=verbatim(fields), shown=shown)
+            )
         )
         return True
+
+
+def _image(fields: Fields) -> MediaPart:
+    """Return the image of an `image_generation_call`. Its other fields are sent back with it."""
+    return MediaPart(
+        media_type=f"image/{text_of(fields, 'output_format') or 'png'}",
+        data=text_of(fields, "result"),
+        provider=PROVIDER,
+        provider_data=verbatim({name: raw for name, raw in fields.items() if name != "result"}),
+    )

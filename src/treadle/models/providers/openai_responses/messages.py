@@ -149,7 +149,8 @@ class MessageEncoder:
             case ProviderPart():
                 return _hosted(_own_item(part), answered)
             case MediaPart():
-                return [_message(described(part))]
+                fields = own_fields(part, PROVIDER)
+                return [{**fields, "result": part.data} if fields else _message(described(part))]
             case _:
                 return []
 

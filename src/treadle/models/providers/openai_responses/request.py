@@ -22,7 +22,6 @@ from treadle.models.providers.effort import fit
 from treadle.models.providers.encoding import (
     Fields,
     Json,
-    checked,
     dumped,
     head,
     remembered,
@@ -31,11 +30,11 @@ from treadle.models.providers.encoding import (
     with_theirs,
 )
 from treadle.models.providers.hosted import left_out, wanted
-from treadle.models.providers.images import NO_LIMITS, OPENAI_LIMITS, encoded_within
+from treadle.models.providers.images import NO_LIMITS, OPENAI_LIMITS, encoded_within, media_check
 from treadle.models.providers.json_schema import parameters, strict
 from treadle.models.providers.openai_responses.calls import PATCH_TOOL
 from treadle.models.providers.openai_responses.compaction import MANAGED, TAKEN, window_in
-from treadle.models.providers.openai_responses.content import sends
+from treadle.models.providers.openai_responses.content import unsent
 from treadle.models.providers.openai_responses.messages import MessageEncoder
 from treadle.types import ServiceTier, Settings
 
@@ -164,12 +163,13 @@ class RequestEncoder:
 
     def _encoded(self, history: History, settings: Settings) -> tuple[MessageEncoder, bytearray]:
         """Return the encoder of a conversation, and its items, within the limits of OpenAI."""
+        check = media_check(history, self._model_id, self._abilities, settings)
         return encoded_within(
             history,
             f"{self._wire} compacted" if self.sends_windows(settings) else self._wire,
             OPENAI_LIMITS if self._cache_keys else NO_LIMITS,
             lambda: self._encoder(settings),
-            lambda encoder: checked(encoder.encode, self._abilities, self._model_id, sends),
+            lambda encoder: check.wrap(encoder.encode, unsent),
         )
 
     def _encoder(self, settings: Settings) -> MessageEncoder:
