@@ -16,8 +16,9 @@ from treadle.config.presets import PRESETS
 from treadle.errors import AgentError
 from treadle.models.providers.openai_chat.servers import server_at
 
-HOSTED = [name for name, preset in PRESETS.items() if preset.key_variable]
-LOCAL = [name for name in PRESETS if name not in HOSTED]
+CLOUDS = ("bedrock", "vertex")
+HOSTED = [name for name in PRESETS if PRESETS[name].key_variable and name not in CLOUDS]
+LOCAL = [name for name in PRESETS if name not in (*HOSTED, *CLOUDS)]
 EVERY_KEY = {variable: f"key-of-{variable}" for variable in KEYS_OF_THE_ENVIRONMENT}
 RESOURCE = "https://books.openai.azure.com"
 EVERYTHING = {**EVERY_KEY, "AZURE_OPENAI_ENDPOINT": RESOURCE}
@@ -68,6 +69,57 @@ def test_azure_has_the_address_of_its_resource(given: str) -> None:
 def test_azure_without_an_address_asks_for_it() -> None:
     with pytest.raises(AgentError, match="no address for the provider 'azure': set AZURE_OPENAI_E"):
         load(EVERY_KEY, files=False).endpoint("azure")
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "address"),
+    [
+        ("bedrock", {"AWS_REGION": "eu-west-1"}, "https://bedrock-mantle.eu-west-1.api.aws"),
+        (
+            "bedrock",
+            {"AWS_DEFAULT_REGION": "us-east-2"},
+            "https://bedrock-mantle.us-east-2.api.aws",
+        ),
+        (
+            "vertex",
+            {"GOOGLE_CLOUD_PROJECT": "books"},
+            "https://aiplatform.googleapis.com/v1/projects/books/locations/global",
+        ),
+        (
+            "vertex",
+            {"GOOGLE_CLOUD_PROJECT": "example.org:books", "GOOGLE_CLOUD_LOCATION": "europe-west4"},
+            "https://europe-west4-aiplatform.googleapis.com/v1/projects/example.org:books"
+            "/locations/europe-west4",
+        ),
+        (
+            "vertex",
+            {"GOOGLE_CLOUD_PROJECT": "books", "GOOGLE_CLOUD_LOCATION": "eu"},
+            "https://aiplatform.eu.rep.googleapis.com/v1/projects/books/locations/eu",
+        ),
+        ("bedrock", {"AWS_REGION": "evil.example/"}, None),
+        ("vertex", {"GOOGLE_CLOUD_PROJECT": "books/../../x"}, None),
+        ("vertex", {"GOOGLE_CLOUD_LOCATION": "global"}, None),
+    ],
+)
+def test_a_cloud_has_the_address_of_a_region_or_project(
+    name: str, env: dict[str, str], address: str | None
+) -> None:
+    config = load(env, files=False)
+    if address is None:
+        variable = PRESETS[name].address_variable
+        with pytest.raises(
+            AgentError, match=f"no address for the provider '{name}': set {variable}"
+        ):
+            config.endpoint(name)
+    else:
+        assert config.endpoint(name).base_url == address
+
+
+def test_a_key_for_bedrock_comes_before_the_credentials_of_the_machine() -> None:
+    env = {"AWS_REGION": "eu-west-1", "AWS_BEARER_TOKEN_BEDROCK": "a-key"}
+    endpoint = load(env, files=False).endpoint("bedrock")
+    assert key(endpoint) == ("a-key", "AWS_BEARER_TOKEN_BEDROCK")
+    assert endpoint.token is None
 
 
 def test_a_file_needs_only_the_key(tmp_path: Path) -> None:

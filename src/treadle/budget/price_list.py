@@ -48,8 +48,11 @@ _NAMES: Mapping[str, str] = {
     "openai": "openai",
     "openai-chat": "openai",
     "gemini": "google",
+    "bedrock": "aws",
 }
-"""Vendor names in the list, by provider type. They apply to the vendors' own addresses."""
+"""Vendor names in the list, by provider type. They apply to the vendors' own addresses, which the
+list knows too, but for that of Bedrock.
+"""
 
 
 class _Place(NamedTuple):
@@ -91,7 +94,7 @@ class Prices:
         # the list has neither replayed models nor local servers
         if said is None or (address is not None and on_this_machine(address)):
             return UNKNOWN
-        vendor = _NAMES.get(said.type) if address is None else None
+        vendor = _NAMES.get(said.type) if address is None or said.type == "bedrock" else None
         return (
             UNKNOWN
             if vendor is None and address is None

@@ -7,6 +7,7 @@ program's own configuration. Entry points: `load`.
 
     file_settings.py     settings of one file, each with its line
     presets.py           providers that work by name
+    tokens.py            tokens in place of keys, and those of Bedrock and Vertex AI
     environment.py       settings and secrets of the environment, and of options
     checks.py            checks of the settings as a whole
     workspace.py         restrictions on the settings of a workspace
@@ -31,7 +32,6 @@ program's own configuration. Entry points: `load`.
 from __future__ import annotations
 
 from treadle._internal.redaction import Secret as Secret
-from treadle.config.endpoint import AccessToken as AccessToken
 from treadle.config.endpoint import Endpoint as Endpoint
 from treadle.config.environment import FLAGS as FLAGS
 from treadle.config.given import completed as completed
@@ -47,6 +47,9 @@ from treadle.config.places import project_of as project_of
 from treadle.config.sections import Models as Models
 from treadle.config.sections import Permissions as Permissions
 from treadle.config.sections import Price as Price
+from treadle.config.tokens import AccessToken as AccessToken
+from treadle.config.tokens import bedrock_tokens as bedrock_tokens
+from treadle.config.tokens import vertex_tokens as vertex_tokens
 from treadle.config.trust import Trust as Trust
 from treadle.config.trust import trust_of as trust_of
 from treadle.config.values import Config as Config

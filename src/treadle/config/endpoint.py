@@ -6,18 +6,18 @@ models/providers/http.py connects; layers.py merges the settings. Entry points: 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
-from typing_extensions import override
 
-from treadle._internal.redaction import Redactor, Secret
+from treadle._internal.redaction import Secret
 from treadle.config.keys import VENDORS
 from treadle.config.model_profile import Abilities
 from treadle.config.plugins import offers
 from treadle.config.presets import PRESETS
 from treadle.config.readers import Wrong, base_url, credential
+from treadle.config.tokens import Guarded, TokenSource, own_tokens
 from treadle.errors import AgentError
 
 CredentialField: TypeAlias = Literal["api_key", "auth_token"]
@@ -33,30 +33,6 @@ VENDOR_KEYS: Mapping[str, tuple[tuple[str, CredentialField], ...]] = {
 
 
 LOOPBACK = re.compile(r"127(?:\.\d{1,3}){3}")
-
-
-class Guarded(msgspec.Struct, frozen=True, kw_only=True):
-    """A struct whose repr redacts secrets, including those in URLs."""
-
-    @override
-    def __repr__(self) -> str:
-        return Redactor().text(super().__repr__())
-
-
-class AccessToken(Guarded, frozen=True, kw_only=True):
-    """A token of a provider that expires.
-
-    Attributes:
-        value: The token.
-        expires_in_s: Seconds for which it is valid from now on; None: until it is rejected.
-    """
-
-    value: Secret
-    expires_in_s: float | None = None
-
-
-TokenSource: TypeAlias = Callable[[], Awaitable[AccessToken | Secret]]
-"""Async function that fetches a token."""
 
 
 class Provider(Guarded, frozen=True, kw_only=True):
@@ -137,6 +113,8 @@ class Endpoint(Guarded, frozen=True, kw_only=True):
     @property
     def credential(self) -> str:
         """Description of where the key came from, for error messages."""
+        if self.key_origin.startswith("your "):
+            return self.key_origin
         return (
             f"the key of {self.key_origin}"
             if self.key_origin
@@ -180,7 +158,8 @@ def reach(
     preset = PRESETS.get(name)
     if preset is not None and address is None:
         raise AgentError("invalid", _no_address(name, preset.address_variable, files=files))
-    if to_ask and key is None and token is None:
+    own = own_tokens(name, address) if address and not (key or token) else None
+    if to_ask and key is None and token is None and own is None:
         _check_open(name, provider.type, address, origin("base_url"), files=files)
     return Endpoint(
         name=name,
@@ -189,9 +168,9 @@ def reach(
         server=provider.server,
         api_key=key if field == "api_key" else None,
         auth_token=key if field == "auth_token" else None,
-        token=token,
+        token=own.source if own else token,
         http_proxy=provider.http_proxy,
-        key_origin=source if key else "token=" if token else "",
+        key_origin=source if key else "token=" if token else own.credential if own else "",
         preamble=provider.preamble,
         timeout_s=provider.timeout_s,
         total_timeout_s=provider.total_timeout_s,

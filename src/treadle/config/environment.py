@@ -26,7 +26,6 @@ ADDRESSES: Mapping[str, tuple[str, ...]] = {
     "ANTHROPIC_BASE_URL": ("anthropic",),
     "OPENAI_BASE_URL": ("openai", "openai-chat"),
     "GEMINI_BASE_URL": ("gemini",),
-    "AZURE_OPENAI_ENDPOINT": ("azure",),
 }
 
 KEYS_OF_THE_ENVIRONMENT = frozenset(

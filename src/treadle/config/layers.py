@@ -23,7 +23,7 @@ from treadle.config.file import Broken, Unreadable, owned_alone, read_text
 from treadle.config.file_settings import FoundValue, read_settings
 from treadle.config.keys import KeyPath, dotted, find_key, read_value, refusal, shown
 from treadle.config.places import CONFIG_NAME, ConfigFile, config_files, home, project_of
-from treadle.config.presets import PRESETS, azure_address
+from treadle.config.presets import PRESETS, own_addresses
 from treadle.config.readers import ALIASES, Wrong
 from treadle.config.trust import Trust, trust_of
 from treadle.config.values import (
@@ -112,12 +112,14 @@ class Layers:
         for variable, names in ADDRESSES.items():
             if value := self._env.get(variable, "").strip():
                 # validated on use, because the variable may be meant for another program
-                if names == ("azure",):
-                    value = azure_address(value)
                 self._settings |= {
                     ("providers", name, "base_url"): Setting(value, Origin("environment", variable))
                     for name in names
                 }
+        for name, value, variable in own_addresses(self._env):
+            self._settings["providers", name, "base_url"] = Setting(
+                value, Origin("environment", variable)
+            )
         for option, value in flags.items():
             if value is not None:
                 self._add_value(FLAGS[option], value, Origin("flag", option))

@@ -1,12 +1,14 @@
 """Providers that work by name, without configuration: their addresses and the variables with their
-keys. Entry points: `PRESETS`, `azure_address`.
+keys. Entry points: `PRESETS`, `own_addresses`.
 
-Sources: the OpenAI compatibility pages of each vendor, and Azure's page on its v1 API (2026-11).
+Sources: the OpenAI compatibility pages of each vendor, Azure's page on its v1 API, AWS's page on
+the endpoint bedrock-mantle, and the hosts of Anthropic's SDK 2.11 for Vertex AI (2026-11).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 
@@ -22,7 +24,7 @@ class Preset(NamedTuple):
     type: str = "openai-chat"
     """Wire protocol."""
     address_variable: str = ""
-    """Environment variable with a customer's own address."""
+    """Environment variable that a customer's own address is made from."""
 
 
 PRESETS: Final[Mapping[str, Preset]] = {
@@ -38,6 +40,8 @@ PRESETS: Final[Mapping[str, Preset]] = {
     "azure": Preset(
         "Azure OpenAI", None, "AZURE_OPENAI_API_KEY", "openai", "AZURE_OPENAI_ENDPOINT"
     ),
+    "bedrock": Preset("Amazon Bedrock", None, "AWS_BEARER_TOKEN_BEDROCK", "bedrock", "AWS_REGION"),
+    "vertex": Preset("Vertex AI", None, type="vertex", address_variable="GOOGLE_CLOUD_PROJECT"),
     "ollama": Preset("Ollama", "http://127.0.0.1:11434/v1"),
     "llamacpp": Preset("llama.cpp", "http://127.0.0.1:8080/v1"),
     "lmstudio": Preset("LM Studio", "http://127.0.0.1:1234/v1"),
@@ -45,9 +49,31 @@ PRESETS: Final[Mapping[str, Preset]] = {
 }
 
 _AZURE_PATH = "/openai/v1"
+_NAME = re.compile(r"(?:[a-z][a-z0-9.-]*:)?[a-z][a-z0-9-]*")
+"""Pattern of a region or location, and of a project, which may have a domain."""
 
 
-def azure_address(endpoint: str) -> str:
-    """Return the base URL of Azure's v1 API for the address of a resource, with or without path."""
-    address = endpoint.rstrip("/")
-    return address if address.endswith(_AZURE_PATH) else address + _AZURE_PATH
+def own_addresses(env: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the providers that have an address for each customer, with this one's address and the
+    variable that it comes from.
+    """
+    if endpoint := env.get("AZURE_OPENAI_ENDPOINT", "").strip().rstrip("/"):
+        address = endpoint if endpoint.endswith(_AZURE_PATH) else endpoint + _AZURE_PATH
+        yield "azure", address, "AZURE_OPENAI_ENDPOINT"
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        if _NAME.fullmatch(region := env.get(variable, "").strip()):
+            yield "bedrock", f"https://bedrock-mantle.{region}.api.aws", variable
+            break
+    project = env.get("GOOGLE_CLOUD_PROJECT", "").strip()
+    place = env.get("GOOGLE_CLOUD_LOCATION", "").strip() or "global"
+    if _NAME.fullmatch(project) and _NAME.fullmatch(place):
+        host = {
+            "global": "aiplatform.googleapis.com",
+            "us": "aiplatform.us.rep.googleapis.com",
+            "eu": "aiplatform.eu.rep.googleapis.com",
+        }.get(place, f"{place}-aiplatform.googleapis.com")
+        yield (
+            "vertex",
+            f"https://{host}/v1/projects/{project}/locations/{place}",
+            ("GOOGLE_CLOUD_PROJECT"),
+        )

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from treadle._internal.redaction import Secret
-from treadle.config.endpoint import Guarded
+from treadle.config.tokens import Guarded
 from treadle.types import (
     CacheLife,
     Effort,

@@ -166,7 +166,12 @@ TOOL_ERROR: Final = "tool_error"
 TOOL_UNKNOWN: Final = "unknown"
 """`error.type` of a call whose outcome is unknown."""
 
-_PROVIDERS: Final = {"openai-chat": "openai", "gemini": "gcp.gemini"}
+_PROVIDERS: Final = {
+    "openai-chat": "openai",
+    "gemini": "gcp.gemini",
+    "vertex": "gcp.vertex_ai",
+    "bedrock": "aws.bedrock",
+}
 
 FINISH: Final = {
     StopReason.COMPLETE: "stop",

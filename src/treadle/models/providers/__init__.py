@@ -4,6 +4,7 @@ is first used.
 model.py defines the contract and retry.py retries. Entry points: the module of each provider, like
 `anthropic`.
 
+    bedrock.py          Amazon Bedrock, over two of the wires
     compatible_list.py  model lists in OpenAI's form, with the extensions of compatible servers
     connection.py       the interface between a wire and the network
     decoding.py         shared decoding of responses into deltas
@@ -37,6 +38,7 @@ model.py defines the contract and retry.py retries. Entry points: the module of 
     surrogates.py       repair of lone surrogates, which UTF-8 cannot encode
     tape.py             recording and replay of model traffic
     told_models.py      a cache of model data reported by providers
+    vertex.py           Vertex AI, over three of the wires
     wires.py            lookup of a wire by provider type
     anthropic/          Anthropic's Messages API, and compatible servers
     gemini/             Google's Gemini API

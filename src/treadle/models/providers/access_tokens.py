@@ -13,7 +13,7 @@ from time import monotonic
 import anyio
 
 from treadle._internal.redaction import Secret
-from treadle.config.endpoint import AccessToken, TokenSource
+from treadle.config.tokens import AccessToken, TokenSource
 from treadle.errors import AgentError
 from treadle.models.providers.connection import HttpReply
 from treadle.models.providers.identity import Identity
@@ -69,6 +69,8 @@ class AccessTokens:
         try:
             with anyio.move_on_after(WITHIN_S) as limit:
                 found = await self._source()
+        except AgentError:
+            raise  # a source of config/tokens.py, which says what to do
         except Exception as e:
             # its text may contain a secret
             raise AgentError(

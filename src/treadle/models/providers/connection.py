@@ -2,7 +2,7 @@
 streamed bytes.
 
 Wires encode requests and decode responses; implementations handle keep-alive, proxies and TLS
-(http.py). Entry points: `Connection`.
+(http.py). Entry points: `Connection`, `Below`.
 """
 
 from __future__ import annotations
@@ -70,6 +70,28 @@ class Connection(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class Below:
+    """Another connection, with a prefix to all paths: one of several APIs at an address."""
+
+    def __init__(self, inner: Connection, prefix: str) -> None:
+        self._inner, self._prefix = inner, prefix
+
+    @property
+    def base_url(self) -> str:
+        return self._inner.base_url + self._prefix
+
+    def post(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[HttpReply]:
+        return self._inner.post(self._prefix + path, body, headers)
+
+    def get(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[HttpReply]:
+        return self._inner.get(self._prefix + path, headers)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 def joined(own: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:

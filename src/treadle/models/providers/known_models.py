@@ -64,6 +64,8 @@ def known(endpoint_type: str, base_url: str | None, model_id: str) -> Abilities:
     same wire. Elsewhere, only properties of the weights apply (images, tools, thinking, and that no
     call can be forced), because limits and syntax depend on the server.
     """
+    if endpoint_type in ("bedrock", "vertex"):
+        endpoint_type, model_id = _in_cloud(endpoint_type, model_id)
     if endpoint_type not in _OWN_VENDORS:
         return UNKNOWN
     if (vendor := _vendor_at(endpoint_type, base_url)) is not None:
@@ -75,6 +77,18 @@ def known(endpoint_type: str, base_url: str | None, model_id: str) -> Abilities:
     ):
         return found
     return _in_the_weights(model_id)
+
+
+def _in_cloud(endpoint_type: str, model_id: str) -> tuple[str, str]:
+    """Return the provider type and id of a cloud's model at its own vendor: Bedrock's
+    `anthropic.claude-haiku-5-5` is (anthropic, claude-haiku-5-5).
+    """
+    if endpoint_type == "bedrock":
+        vendor, _, own = model_id.partition(".")
+        return "anthropic" if vendor == "anthropic" else "openai-chat", own or vendor
+    if model_id.startswith("claude-"):
+        return "anthropic", model_id
+    return "openai-chat" if "/" in model_id else "gemini", model_id
 
 
 def known_ids(endpoint_type: str, base_url: str | None) -> list[str]:

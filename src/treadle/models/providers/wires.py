@@ -30,6 +30,8 @@ _WIRES = {
     "openai": "treadle.models.providers.openai_responses",
     "openai-chat": "treadle.models.providers.openai_chat",
     "gemini": "treadle.models.providers.gemini",
+    "bedrock": "treadle.models.providers.bedrock",
+    "vertex": "treadle.models.providers.vertex",
 }
 
 
