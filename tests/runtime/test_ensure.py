@@ -100,6 +100,20 @@ async def test_an_id_that_names_something_else_is_refused(
     assert raised.value.message == f"run 'order-7' exists with {what}: use another run_id"
 
 
+async def test_a_run_of_another_agent_is_not_resumed() -> None:
+    rt, other = open_runtime(), Agent(name="other", model=ScriptedModel([says("No.")]))
+    await rt.submit(agent(says("Done.")), "go", run_id="order-7")
+    for finished in (False, True):
+        with pytest.raises(AgentError) as raised:
+            await rt.resume("order-7", other)
+        assert raised.value.message == (
+            "run order-7 is a run of agent 'tester', not 'other': pass that agent, or the id of "
+            "another run"
+        )
+        if not finished:
+            assert (await rt.ensure(agent(says("Done.")), "go", run_id="order-7")).text == "Done."
+
+
 async def test_a_new_run_is_not_compared_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message about an unknown run names similar ids, at a cost that grows with their number."""
     compared = list[str]()

@@ -271,8 +271,10 @@ async def test_one_id_is_one_run(here: Runtime, there: Runtime) -> None:
         await here.submit(agent([]), "one", run_id="tick@2026-11-21T03:00:00Z")
         == "tick@2026-11-21T03:00:00Z"
     )
-    with refused("tick@", "busy"):
-        await there.submit(agent([]), "two", run_id="tick@2026-11-21T03:00:00Z")
+    for tenant in (None, "acme"):
+        with refused("tick@.* already exists: use another id, or `ensure`", "busy"):
+            await there.submit(agent([]), "two", run_id="tick@2026-11-21T03:00:00Z", tenant=tenant)
+    assert len(await here.journal.runs()) == 1
 
 
 # ---------------------------------------------------------------- killed at any instant

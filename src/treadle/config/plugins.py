@@ -28,6 +28,7 @@ LOAD_S: Final = 30.0
 """Seconds within which a plug-in must be imported."""
 TEXT_MOST: Final = 300
 """Maximum length of an error's text, in characters."""
+_REMEDY: Final = "Update the package, or uninstall it"
 
 
 class Plugin(NamedTuple):
@@ -187,13 +188,12 @@ def _imported(plugin: Plugin, within_s: float) -> object:
         thread.start()
         thread.join(within_s)
     if failure:
-        raise AgentError("invalid", f"{plugin} cannot be loaded: {_told(failure[0])}") from failure[
-            0
-        ]
+        why = f"{plugin} cannot be loaded: {_told(failure[0])}. {_REMEDY}"
+        raise AgentError("invalid", why) from failure[0]
     if not outcome:
         raise AgentError(
             "invalid",
-            f"{plugin} cannot be loaded: its import takes longer than {within_s:g} s",
+            f"{plugin} cannot be loaded: its import takes longer than {within_s:g} s. {_REMEDY}",
         )
     return outcome[0]
 

@@ -34,7 +34,7 @@ from treadle.runtime.children import Children, ParentRun, divided
 from treadle.runtime.closing_runs import taken_unchanged, until_idle
 from treadle.runtime.evaluating import PlannedRun, as_submitted, going_on
 from treadle.runtime.evaluating import begun as begun_agent
-from treadle.runtime.handing_over import finished_result, forked_agent, in_charge
+from treadle.runtime.handing_over import check_agent_of, finished_result, forked_agent, in_charge
 from treadle.runtime.mcp_servers import More
 from treadle.runtime.model_choice import Asker
 from treadle.runtime.options import (
@@ -161,6 +161,7 @@ class ContinuingRuns(Runs):
         assert started is not None, "a run begins with run.started"
         if state.finished is not None:
             raise AgentError("invalid", f"run {run_id} is finished: replay it, or fork it")
+        check_agent_of(state, agent)
         found = self.agents.known(agent, started.agent, run_id)
         answers, below = await divided(self.journal, state, answers_of(options))
 

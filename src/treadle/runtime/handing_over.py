@@ -171,6 +171,18 @@ def in_charge(agent: Agent[Any, Out], state: RunState, find: Find) -> Agent[Any,
     )
 
 
+def check_agent_of(state: RunState, agent: Agent[Any, Any] | None) -> None:
+    """Raise AgentError(invalid) if the agent neither began the run nor is in charge of it."""
+    started = state.started
+    assert started is not None, "a run begins with run.started"
+    if agent is not None and agent.name not in (started.agent, state.agent.name):
+        raise AgentError(
+            "invalid",
+            f"run {started.run_id} is a run of agent {started.agent!r}, not {agent.name!r}: pass "
+            "that agent, or the id of another run",
+        )
+
+
 def agent_at(agent: Agent[Any, Any], name: str) -> Agent[Any, Any] | None:
     """Return the agent of this name among `agent` and those that it can reach by handoffs."""
     if agent.name == name:
@@ -202,6 +214,7 @@ def finished_result(state: RunState, agent: Agent[Any, Out] | None, find: Find) 
     """
     assert state.started is not None, "a run begins with run.started"
     result, name = result_of(state, ending_of(state)), state.agent.name
+    check_agent_of(state, agent)
     first = agent or find(state.started.agent)
     last = first and (agent_at(first, name) or find(name) or first)
     return result if last is None else with_output(result, last)

@@ -249,6 +249,16 @@ async def test_older_tables_are_brought_to_this_version_while_the_older_one_work
     await older.aclose()
 
 
+def test_a_server_of_an_old_version_is_refused(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "SERVER_OLDEST", 990000)
+    with refuses(
+        "invalid", r"is PostgreSQL \d+\.\d+: a journal needs 99 or newer: upgrade the ser"
+    ):
+        open_journal(postgres_url)
+
+
 async def test_tables_that_this_version_cannot_use_are_refused_and_left_as_they_are(
     postgres_url: str, look: Look
 ) -> None:

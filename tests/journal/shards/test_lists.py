@@ -146,7 +146,12 @@ async def test_a_shard_that_drains_keeps_its_conversations_and_can_be_left_out(
     await drains.begin(started(one_in("b", prefix="new")))
     counts = [len(await shard.journal.runs()) for shard in drains._shards]  # pyright: ignore[reportPrivateUsage]  where they are
     assert counts == [1, 2]
+    await says(drains, order := one_in("a", prefix="order"), "more", "yes", session=session)
     last = shards.open("a", version=3)
+    with refuses("invalid", "shard 'b' is no longer in the list of shards: to reach its runs, add"):
+        await last.info(order)
+    with refuses("busy", f"run {order} already exists, in shard 'b': use another id"):
+        await last.begin(started(order))
     assert await runs_of(last) == [one_in("b", prefix="new")]
     assert (await last.view(session)).messages == []
 

@@ -82,7 +82,7 @@ class MemoryJournal:
         assert isinstance(started, RunStarted), "a run begins with run.started"
         run_id, session_id = started.run_id, started.session_id
         if run_id in self._runs:
-            raise AgentError("busy", f"run {run_id} already exists")
+            raise AgentError("busy", f"run {run_id} already exists: use another id, or `ensure`")
         if session_id is not None and started.parent_run_id is None:
             self._join(session_id, started, found)
         run = self._insert(started, entries, fence)

@@ -265,7 +265,7 @@ def _check_server(db: psycopg.Connection, place: str) -> None:
             "invalid",
             (
                 f"the server of {place!r} is PostgreSQL {found}: a journal needs "
-                f"{SERVER_OLDEST // 10000} or newer"
+                f"{SERVER_OLDEST // 10000} or newer: upgrade the server, or use another one"
             ),
         )
     encoding = db.info.parameter_status("server_encoding")

@@ -106,7 +106,11 @@ class Directory:
     def _named(self, name: str) -> Shard:
         shard = self.shards.get(name)
         if shard is None:
-            raise AgentError("invalid", f"shard {name!r} is no longer in the list of shards")
+            raise AgentError(
+                "invalid",
+                f"shard {name!r} is no longer in the list of shards: to reach its runs, add it to "
+                "the list again, under `draining`",
+            )
         return shard
 
     # ------------------------------------------------------------ new runs
@@ -148,7 +152,9 @@ class Directory:
             elsewhere = await self._asked(kind, name, before)
             held = held if elsewhere is None else elsewhere.name
         if held != shard.name:
-            raise AgentError("busy", f"{kind} {name} already exists, in shard {held!r}")
+            raise AgentError(
+                "busy", f"{kind} {name} already exists, in shard {held!r}: use another id"
+            )
 
 
 class ShardedNotifier:

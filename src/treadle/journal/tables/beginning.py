@@ -94,7 +94,9 @@ def _add(
         )
         num = cast("int", added.get)
     except db.dialect.refused as e:
-        raise AgentError("busy", f"run {started.run_id} already exists") from e
+        raise AgentError(
+            "busy", f"run {started.run_id} already exists: use another id, or `ensure`"
+        ) from e
     if conversation is not None and conversation.talks:
         db.execute(
             "insert into session_entries(session, pos, kind, run) values(?, ?, 'run', ?)",
