@@ -24,17 +24,20 @@ import anyio
 import apsw
 import httpx2
 import pytest
+from msgspec import structs
 from sqlmodel import Session, select
 
 from tests.fork_server import Forked, running
+from tests.journal.runs import started as begun
 from tests.service.chatting import Event, Person, signed_in
 from tests.service.database.postgres import postgres_server, postgres_urls
-from tests.service.replica import in_folder, replica
+from tests.service.replica import LEASE_S, in_folder, replica
 from tests.service.test_restarts import free_port, up
 from treadle.errors import AgentError
 from treadle.journal.notifier import run_topic
 from treadle.messages.events import ToolCallEnd
 from treadle.runtime.runtime import Runtime
+from treadle.service import runs
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Identity, Scope
 from treadle.service.database.tables import Spent
@@ -42,8 +45,8 @@ from treadle.service.fan_out import Reader
 from treadle.service.following import events_so_far, follow
 from treadle.service.problems import HttpProblem
 from treadle.service.queueing import account
-from treadle.service.resuming import take_up
-from treadle.service.running import go_on, info_of, start_run
+from treadle.service.resuming import settle, take_up
+from treadle.service.running import _let_go_of, go_on, info_of, start_run
 from treadle.service.state import Service
 from treadle.types import new_id
 
@@ -688,6 +691,38 @@ async def test_a_run_that_a_newer_version_left_behind_keeps_no_other_from_being_
                 while await info_of_status(service, left[0]) != "finished":
                     await anyio.sleep(0.01)
             group.cancel_scope.cancel()
+
+
+async def test_what_waits_for_a_lease_says_for_how_long(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    psycopg = pytest.importorskip("psycopg", reason="needs the extra postgres")
+    monkeypatch.setattr("treadle.service.running.LETS_GO_S", 0.0)
+    caplog.set_level("INFO", "treadle")
+    places = Places(request.getfixturevalue("postgres_urls")("journal"), in_folder(tmp_path)[1])
+    async with at_hand(places) as (service, ada), work(places) as elsewhere:
+        run_id = new_id("run")
+        await service.database.run(
+            ada.scope,
+            lambda session: ConversationStore(session, ada.scope).add_run(run_id, "walker"),
+        )
+        await elsewhere.journal.begin(structs.replace(begun(run_id), user_id=ada.user_id))
+        with psycopg.connect(places.journal) as db:  # their host is another one
+            db.execute("update treadle.workers set identity = 'other ' || identity")
+        head = await runs.run(run_id, ada.scope, service)
+        assert head.status == "running"
+        assert head.lease_s is not None
+        assert 0 < head.lease_s <= LEASE_S
+        with pytest.raises(
+            HttpProblem, match=r"If it has died, its lease ends in [12] s"
+        ) as raised:
+            await _let_go_of(service, await service.runtime.journal.info(run_id))
+        assert raised.value.headers == {"Retry-After": "5"}
+        assert await settle(service, ada.scope, run_id) is None
+    assert f"not resumed: run {run_id} is driven by another process: if that pro" in caplog.text
 
 
 class Ada(NamedTuple):

@@ -1,7 +1,7 @@
 """Closing runs without a driver, with their descendants, and waiting for runs that have one.
 
 Entry points: `close_run`, `close_orphans`, `kill_run`, `until_idle`, `waiting_for`,
-`taken_unchanged`.
+`driven_elsewhere`, `taken_unchanged`.
 """
 
 from __future__ import annotations
@@ -164,7 +164,15 @@ async def until_idle(journal: Journal, run_id: str) -> RunInfo:
 
 def waiting_for(info: RunInfo) -> str:
     """Describe a wait for the driver of a run."""
-    text = f"waiting until no other process drives run {info.run_id}"
+    return f"waiting until no other process drives run {info.run_id}{_lease(info)}"
+
+
+def driven_elsewhere(info: RunInfo) -> str:
+    """Describe a run that another process drives, with the rest of its lease."""
+    return f"run {info.run_id} is driven by another process{_lease(info)}"
+
+
+def _lease(info: RunInfo) -> str:
     if info.lease_s is None:
-        return text
-    return f"{text}: if that process has died, its lease ends in {max(ceil(info.lease_s), 1)} s"
+        return ""
+    return f": if that process has died, its lease ends in {max(ceil(info.lease_s), 1)} s"

@@ -18,7 +18,7 @@ import anyio
 from sqlmodel import Session, col, select
 
 from treadle.errors import AgentError, ErrorKind
-from treadle.runtime.closing_runs import close_orphans
+from treadle.runtime.closing_runs import close_orphans, driven_elsewhere
 from treadle.service.answering import start, store
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Identity, Scope
@@ -161,6 +161,8 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
             await _never_began(service, scope, run_id, asked)
         return None
     if info.status in ("running", "queued"):  # driven by another process
+        if info.status == "running":
+            logger.info("not resumed: %s", driven_elsewhere(info))
         return None
     if info.queue is not None:
         await settled(service, scope, run_id)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
+from math import ceil
 from typing import Any, Final
 
 import anyio
@@ -303,7 +304,7 @@ async def decide(
         _answer(live, call_id, decision)
         return
     if info.status == "running":
-        await _let_go_of(service, run.run_id)
+        await _let_go_of(service, info)
     if info.queue is not None:
         await reserve_again(service, scope, run.run_id)
         await wake(service, run.run_id, call_id, decision)
@@ -311,19 +312,23 @@ async def decide(
         raise HttpProblem(409, "The agent of this run is no longer served here.")
 
 
-async def _let_go_of(service: Service, run_id: str) -> None:
+async def _let_go_of(service: Service, info: RunInfo) -> None:
     """Wait until the run is released, which happens once only approvals are pending.
 
     Raises Problem(409) if that takes too long.
     """
     with anyio.move_on_after(LETS_GO_S):
-        while (info := await info_of(service, run_id)) is not None and info.status == "running":  # noqa: ASYNC110  another process drives it
+        while (now := await info_of(service, info.run_id)) is not None and now.status == "running":
+            info = now
             await anyio.sleep(0.05)
         return
+    lease_s = None if info.lease_s is None else ceil(info.lease_s)
+    lasts = "" if lease_s is None else f" If it has died, its lease ends in {lease_s} s."
     raise HttpProblem(
         409,
-        "Another process is executing this run's other calls: send the decision again later.",
-        headers={"Retry-After": "5"},
+        "Another process is executing this run's other calls: send the decision again later."
+        + lasts,
+        headers={"Retry-After": str(max(lease_s or 0, 5))},
     )
 
 

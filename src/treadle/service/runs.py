@@ -70,6 +70,10 @@ class RunHead(BaseModel):
     """queued: waits for a worker. waiting: waits for this user's approval. stopped: continues when
     the service restarts.
     """
+    lease_s: float | None = None
+    """Seconds after which another process continues a running run if the process that drives it has
+    died. None if it is not running, or its death is noticed at once.
+    """
     outcome: str | None
     """Outcome of the run; None until it is finished."""
     created_at: datetime
@@ -353,6 +357,7 @@ async def _head(service: Service, scope: Scope, row: ServedRun) -> dict[str, Any
         "agent": row.agent if info is None else info.agent,
         "conversation_id": row.conversation_id,
         "status": status,
+        "lease_s": None if info is None or live else info.lease_s,
         "outcome": None if info is None or info.outcome is None else info.outcome.value,
         "created_at": row.created_at,
         "finished_at": row.finished_at,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import shutil
 import signal
 import socket
@@ -17,12 +19,18 @@ import pytest
 from tests.journal.postgres.conftest import Look
 from tests.journal.processes import Process
 from tests.journal.runs import entries_of, fact, finished, refuses, resumed, started
+from tests.workers.worker.conftest import working
 from treadle.errors import AgentError
 from treadle.journal import open_journal
 from treadle.journal.entries import ModelSwitched
 from treadle.journal.journal import Journal, RunWriter
+from treadle.journal.queue import Ticket
 from treadle.journal.run_info import Holder
 from treadle.runtime.closing_runs import until_idle, waiting_for
+from treadle.runtime.runtime import Runtime
+from treadle.types import now
+from treadle.workers.engines.local import LocalEngine
+from treadle.workers.worker.driving import Driving
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGSTOP")
@@ -112,8 +120,13 @@ async def test_a_run_whose_process_was_killed_on_this_host_is_free_at_once(
     "elsewhere", ["identity = 'another host, and ' || identity", "identity = null"]
 )
 async def test_a_run_whose_process_was_killed_elsewhere_is_free_when_its_lease_ends(
-    journal: Journal, start: Starts, look: Look, elsewhere: str
+    journal: Journal,
+    start: Starts,
+    look: Look,
+    elsewhere: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO, "treadle")
     process = start(3600)
     process.ask("begin run_1")
     process.kill()
@@ -128,6 +141,19 @@ async def test_a_run_whose_process_was_killed_elsewhere_is_free_when_its_lease_e
         "waiting until no other process drives run run_1: if that process has died, its lease ends "
         "in 3600 s"
     )
+    ticket = Ticket(
+        run_id="run_1", queue="default", priority=0, tenant=None, delivery=1, queued_at=now()
+    )
+    runtime = Runtime(journal=journal)
+    await Driving(runtime, LocalEngine(), None, None).deliver(ticket)
+    async with working(runtime):
+        pass
+    lasts = r"its lease ends in 3\d{3} s"
+    for said in (
+        f"ignored a delivery: run run_1 is driven by another process: .* {lasts}",
+        r"1 runs are driven on other hosts: .* ends in 3\d{3} s, and their runs are ready then",
+    ):
+        assert re.search(said, caplog.text)
     look(EXPIRE)
     assert (await until_idle(journal, "run_1")).lease_s is None
     await journal.take_over("run_1")

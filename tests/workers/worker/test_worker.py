@@ -330,6 +330,29 @@ async def test_of_two_deliveries_of_one_ticket_one_drives(url: str) -> None:
             assert (await runtime.replay(run_id)).metrics.turns == 1
 
 
+async def test_a_delivery_that_comes_again_or_late_is_ignored_with_its_reason(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "treadle")
+    async with Runtime.open(url) as runtime:
+        runtime.agents.register(greeter())
+        run_id = await runtime.submit(greeter(), "greet")
+        (ticket,) = await runtime.journal.queue.claim(["default"], engine="local", most=1)
+        driver = driving.Driving(runtime, LocalEngine(), None, None)
+        for _ in range(3):
+            await driver.deliver(ticket)
+        assert (await runtime.replay(run_id)).metrics.turns == 1
+        await runtime.journal.remove([run_id])
+        await driver.deliver(ticket)
+        assert await runtime.journal.runs() == []
+    said = [one.message for one in caplog.records if "ignored" in one.message]
+    assert said == [
+        *[f"ignored a delivery: run {run_id} is finished"] * 2,
+        f"ignored a delivery: run {run_id} is no longer in the journal",
+    ]
+    assert driver.held_off == 0
+
+
 async def test_a_run_that_waits_for_a_person_leaves_its_slot_and_goes_on_when_it_is_woken(
     url: str,
 ) -> None:

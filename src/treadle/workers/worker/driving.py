@@ -15,7 +15,8 @@ from treadle.agents.agent import Agent
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.engine import Engine
 from treadle.journal.queue import FRUITLESS_MOST, Ticket
-from treadle.journal.run_info import RunInfo
+from treadle.journal.run_info import RunInfo, UnknownRun
+from treadle.runtime.closing_runs import driven_elsewhere
 from treadle.runtime.runtime import Runtime
 from treadle.types import Time, now
 
@@ -120,7 +121,11 @@ class Driving:
             await self._hold_off(ticket, f"{type(e).__name__}: {e}")
 
     async def _drive(self, ticket: Ticket) -> None:
-        info = await self._runtime.journal.info(ticket.run_id)
+        try:
+            info = await self._runtime.journal.info(ticket.run_id)
+        except UnknownRun:
+            logger.info("ignored a delivery: run %s is no longer in the journal", ticket.run_id)
+            return
         if not _wants_a_driver(info):
             return
         agent = None if self._agent_of is None else await self._agent_of(info)
@@ -206,5 +211,15 @@ class Driving:
 
 
 def _wants_a_driver(info: RunInfo) -> bool:
-    """Return False for a run that is over, waits for a person, or has a living driver."""
-    return info.status in ("queued", "stopped")
+    """Return False, and log the reason, for a run that is over, waits for a person, or has a living
+    driver: its delivery was late, or a duplicate.
+    """
+    if info.status in ("queued", "stopped"):
+        return True
+    why = {
+        "running": driven_elsewhere(info),
+        "waiting": f"run {info.run_id} waits for a person",
+        "finished": f"run {info.run_id} is finished",
+    }
+    logger.info("ignored a delivery: %s", why[info.status])
+    return False

@@ -6,6 +6,8 @@ import logging
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import ceil
 from typing import Final, Self, TypedDict
 
 import anyio
@@ -28,6 +30,8 @@ logger = logging.getLogger("treadle")
 
 NAME_MOST: Final = 100
 """Maximum length of a worker's name, in characters."""
+LEASES_MOST: Final = 1000
+"""Maximum number of runs whose leases a worker reads when it begins."""
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -135,6 +139,7 @@ class Worker:
         queue = self._runtime.journal.queue
         self.worker_id = self._sweep.worker = await queue.register(self._card())
         self.registered.set()
+        await self._log_leases()
         try:
             async with bare_group() as group:
                 group.start_soon(self._ticking.run)
@@ -149,6 +154,19 @@ class Worker:
             self._runtime.engine = None
             with anyio.CancelScope(shield=True):
                 await self._give_back()
+
+    async def _log_leases(self) -> None:
+        """Log for how long dead processes on other hosts may still hold their runs."""
+        with suppress(AgentError):
+            driven = await self._runtime.journal.under_way(limit=LEASES_MOST)
+            leases = [info.lease_s for info in driven if info.lease_s is not None]
+            if leases:
+                logger.info(
+                    "%d runs are driven on other hosts: if one of these processes has died, the "
+                    "last of their leases ends in %d s, and their runs are ready then",
+                    len(leases),
+                    max(ceil(max(leases)), 1),
+                )
 
     async def _until_drained(self) -> None:
         try:
