@@ -41,14 +41,15 @@ from treadle import (
     ToolResult,
     tool,
 )
+from treadle.config import Config, Price
 from treadle.hooks import HookedRun, Secrets, Stop
-from treadle.journal.entries import Entry, InputAdded, RunStarted, ToolFinished
+from treadle.journal.entries import Entry, InputAdded, ModelRequested, RunStarted, ToolFinished
 from treadle.loop.guarding import BLOCKED
 from treadle.messages import events
 from treadle.messages.events import Event
 from treadle.models.model import TextDelta
 from treadle.testing import ScriptedModel
-from treadle.types import Outcome, StopReason
+from treadle.types import Limits, Outcome, Settings, StopReason, Usage
 
 pytestmark = pytest.mark.usefixtures("store")
 
@@ -303,6 +304,94 @@ async def test_a_hook_replaces_the_text_of_a_response() -> None:
     one = keeper([says("It is 4711.")], hook(after_model="It is [number]."))
     result = await open_runtime().run(one, "go")
     assert (result.unwrap(), result.messages[-1].text) == ("It is [number].", "It is [number].")
+
+
+def fails(*told: object) -> None:
+    raise KeyError("no")
+
+
+class Late(Hook):
+    """Blocks the input once the response to it is complete."""
+
+    observes = ("after_model",)
+
+    def __init__(self) -> None:
+        self.answered = anyio.Event()
+
+    async def after_model(self, run: HookedRun, request: Any, response: Any) -> None:
+        self.answered.set()
+
+    async def check_input(self, run: HookedRun, message: Message) -> Stop:
+        await self.answered.wait()
+        return Stop("no")
+
+
+USED = Usage(input_tokens=100, output_tokens=10)
+
+
+@pytest.mark.parametrize(
+    ("hooks", "outcome"),
+    [
+        ([hook(after_model=Stop("no"))], Outcome.REFUSED),
+        ([hook(after_model=fails)], Outcome.ERROR),
+        ([hook(after_model="[number]"), hook(before_tool=Stop("no"))], Outcome.REFUSED),
+        ([hook(before_tool=Stop("no"))], Outcome.REFUSED),
+        ([Late()], Outcome.REFUSED),
+    ],
+)
+async def test_a_response_that_hooks_block_is_paid_for_though_nothing_of_it_is_kept(
+    hooks: list[Hook[Any]], outcome: Outcome
+) -> None:
+    asked = [TextDelta("4711"), *wishes(("a", "look", '{"text": "4711"}'))[:-1]]
+    model = PlayedModel([*asked, end(StopReason.TOOL_USE, usage=USED)])
+    prices = {"played:*": Price(input=1_000, output=10_000)}
+    rt = open_runtime(config=Config(prices=prices))
+    one = keeper(model, *hooks, tools=[sends([], "look")])
+    with anyio.fail_after(30):  # the last turn, whose calls hooks see before it is stored
+        result = await rt.run(one, "go", limits=Limits(turns=1))
+    assert (result.outcome, result.text) == (outcome, "")
+    assert (result.metrics.usage, result.metrics.cost_usd) == (USED, 0.2)
+    assert (result.turn_count, result.metrics.invocations) == (1, 1)
+    records = await rt.journal.read(result.run_id)
+    assert not any(b"4711" in record.entry.to_json() for record in records)
+    state = await rt.journal.load(result.run_id)
+    assert (state.ledger.usage, state.ledger.cost_usd) == (USED, 0.2)
+    assert state.ledger.unreported_tokens == 0
+    assert state.finished is not None
+    assert [part.cost_usd for part in state.finished.spending] == [0.2]
+    again = await rt.resume(result.run_id, one)
+    assert (again.outcome, again.metrics) == (outcome, result.metrics)
+    assert [message.text for message in result.messages] in (["go"], [BLOCKED])
+    forked = await rt.fork(result.run_id, turn=1, text="on", agent=keeper([says("Yes.")]))
+    assert (forked.text, (await rt.journal.load(result.run_id)).ledger.usage) == ("Yes.", USED)
+
+
+async def test_a_response_without_a_usage_that_hooks_block_costs_its_whole_reservation() -> None:
+    one = keeper(PlayedModel([TextDelta("4711"), end(usage=Usage())]), hook(after_model=Stop("no")))
+    rt = open_runtime()
+    result = await rt.run(one, "go", limits=Limits(tokens=10_000))
+    state = await rt.journal.load(result.run_id)
+    asked = next(
+        record.entry
+        for record in await rt.journal.read(result.run_id)
+        if isinstance(record.entry, ModelRequested)
+    )
+    assert asked.reserved is not None
+    assert state.ledger.left(Outcome.TOKEN_LIMIT) == 10_000 - asked.reserved.tokens
+
+
+async def test_blocked_responses_of_child_runs_count_against_the_limit_of_their_parent() -> None:
+    used = {"input_tokens": 100, "output_tokens": 10}
+    child = keeper([says("4711", usage=used)] * 9, hook(after_model=Stop("no")))
+    script = [asks(call("keeper", prompt=str(n)), usage=used) for n in range(9)]
+    one = Agent(
+        name="parent", model=ScriptedModel(script), tools=[child], settings=Settings(max_tokens=100)
+    )
+    result = await open_runtime().run(one, "go", limits=Limits(tokens=2_000))
+    assert result.outcome is Outcome.TOKEN_LIMIT
+    total = result.metrics.total
+    assert total.runs > 3
+    assert total.usage.total_tokens == 110 * total.turns <= 2_000
 
 
 # ---------------------------------------------------------------- calls

@@ -68,7 +68,7 @@ class ChangedRequests:
     ) -> tuple[ModelResponse, ModelResponded] | Outcome:
         raise NotImplementedError
 
-    def done(self) -> None:
+    def withhold(self) -> None:
         raise NotImplementedError
 
     # ------------------------------------------------------------ size
@@ -122,7 +122,7 @@ class ChangedRequests:
             return await beside(check, partial(self.respond, last, is_checked=True))
         except Exception:
             if not passed:
-                self.done()  # nothing of an unchecked response is kept
+                self.withhold()  # an unchecked response
             raise
 
     async def _hooked(self, request: ModelRequest) -> BeforeModelSaid:

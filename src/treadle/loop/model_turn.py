@@ -52,6 +52,8 @@ class ModelTurn(ChangedRequests):
         self._asked: ModelRequested
         self._attempt: ModelAttempt | None = None
         """The current attempt; None between `done` and the next request."""
+        self._received: tuple[ModelResponse, float | None] | None = None
+        """Complete response to the current attempt, as the model sent it, and its cost."""
         self._traced, self._span = toolbox.traced, NO_SPAN
         self.was_short = False
 
@@ -92,6 +94,12 @@ class ModelTurn(ChangedRequests):
         cost_usd = await self._pricing.cost_usd(
             response.usage, self._asked.at, response.model, response.details
         )
+        self._received = response, cost_usd
+        if "after_model" in self._hooks.points:
+            replaced = await self._hooks.after_model(request, response)
+            if replaced is not response:
+                attempt.fold = Fold(self._state.context.call_ids)
+                response = replacing(replaced, attempt, self._feed)
         return response, self._entry(response.parts, response, cost_usd)
 
     def use_tools(self, tools: tuple[ToolDefinition, ...]) -> None:
@@ -99,8 +107,13 @@ class ModelTurn(ChangedRequests):
         self._tools = tools
 
     def done(self) -> None:
-        """Close the attempt. Call it before the response's entry is appended, or to drop it."""
-        self._attempt = None
+        """Close the attempt. Call it before the response's entry is appended."""
+        self._attempt = self._received = None
+
+    def withhold(self) -> None:
+        """Drop the content of the current attempt, but not what it cost."""
+        if self._attempt is not None:
+            self._attempt.fold = Fold(self._state.context.call_ids)
 
     @property
     def is_open(self) -> bool:
@@ -112,11 +125,16 @@ class ModelTurn(ChangedRequests):
         return "" if self._attempt is None else self._attempt.fold.text
 
     def partial(self) -> ModelResponded | None:
-        """Return the entry of an interrupted response; None if it has no usable content, or if
-        hooks would have checked its text.
+        """Return the entry of a response that was interrupted, or that hooks blocked; None if it
+        has neither usable content nor a known usage. It has no text that hooks have not passed.
         """
         is_kept = self._attempt is not None and self._hooks.keeps_cut
         parts = self._attempt.partial() if self._attempt is not None and is_kept else ()
+        # without a usage, the whole reservation counts as spent
+        if self._received is not None and self._received[0].usage.total_tokens:
+            response, cost_usd = self._received
+            response = msgspec.structs.replace(response, id="", provider_data=None)
+            return self._entry(parts, response, cost_usd)
         return self._entry(parts) if parts else None
 
     # ------------------------------------------------------------ requests
@@ -184,11 +202,6 @@ class ModelTurn(ChangedRequests):
                     )
         finally:
             self.reached += attempt.reached
-        if "after_model" in self._hooks.points:
-            replaced = await self._hooks.after_model(request, response)
-            if replaced is not response:
-                attempt.fold = Fold(self._state.context.call_ids)
-                response = replacing(replaced, attempt, self._feed)
         return response
 
     async def _whole(

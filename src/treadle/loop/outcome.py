@@ -231,7 +231,10 @@ class Closing:
         """Return the outcome of a run that an error or a hook ended."""
         outcome = Outcome.ERROR
         if isinstance(error, RunBlocked):
-            self._model.done()  # nothing of the response is kept
+            self._model.withhold()
+            if (paid := self._model.partial()) is not None:
+                self._pen.keep(paid)
+            self._model.done()
             self._pen.keep(*withdrawn_by(error, self._state))
             outcome, error = Outcome.REFUSED, AgentError("agent", error.message)
         error = as_error(error, self._plan)

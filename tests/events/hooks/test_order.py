@@ -220,11 +220,12 @@ async def test_one_that_fails_before_a_call_denies_it() -> None:
     assert KEY not in repr(seen)
 
 
-async def test_one_that_fails_after_a_response_ends_the_run_and_nothing_of_it_is_kept() -> None:
+async def test_one_that_fails_after_a_response_ends_the_run_and_only_its_usage_is_kept() -> None:
     seen = await run([broken("after_model")], config=with_key())
     assert (seen.outcome, seen.results, seen.result.text) == ("error", [], "")
     assert "the hook Broken.after_model failed: RuntimeError: no disk" in str(seen.result.error)
-    assert not any("model.responded" in entry for entry in seen.entries)
+    assert seen.entries[-2:] == ["model.responded", "run.finished"]
+    assert seen.result.new_messages[1:] == []
     assert KEY not in repr(seen)
 
 
