@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import PlainTool, WatchedJournal, asks, call, open_runtime, says
+from tests.doubles import PlainTool, WatchedJournal, asks, call, hook, open_runtime, says
 from tests.loop.test_recovery import resumed, vanished
 from tests.stores import close_old_journals, postgres_server, postgres_template, store  # noqa: F401  fixtures
-from treadle import Agent, Hook, RunResult, ToolContext, ToolDone, ToolFailed, tool
+from treadle import Agent, Deny, Hook, RunResult, ToolContext, ToolDone, ToolFailed, tool
+from treadle.hooks import Stop
 from treadle.journal.entries import RunStarted
 from treadle.messages.message import ToolResult
 from treadle.testing import ScriptedModel
@@ -125,6 +126,28 @@ async def test_a_conversation_goes_on_after_it() -> None:
     rt = open_runtime()
     await rt.run(one, "Bill me.", session="ada")
     assert (await rt.run(one, "Paid?", session="ada")).text == "It is paid."
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "error"),
+    [
+        (Deny("private"), Outcome.ERROR, "bill ended the run: The result is withheld: private"),
+        (Stop("private"), Outcome.REFUSED, "the hook Says stopped the run: private"),
+        (3, Outcome.ERROR, "bill ended the run: The result is withheld: the hook Says"),
+    ],
+)
+async def test_a_run_whose_last_result_a_hook_withholds_ends_with_the_reason_and_no_output(
+    answer: Any, outcome: Outcome, error: str
+) -> None:
+    one = agent(BILL, BILL, hooks=[hook(after_tool=answer)])
+    rt = open_runtime()
+    result = await rt.run(one, "go")
+    assert (result.outcome, result.output, result.text) == (outcome, None, "")
+    assert str(result.error).startswith(error)
+    assert result.turn_count == 1
+    for record in await rt.journal.read(result.run_id):
+        assert b"4200" not in record.entry.to_json()
+    assert str((await rt.resume(result.run_id, one)).error) == str(result.error)
 
 
 async def test_what_a_hook_replaces_is_not_the_output() -> None:

@@ -68,20 +68,23 @@ class HookedCalls:
             if ready.tool.effect != "once" or result.unknown:
                 raise
             cancel_again()
-            return AfterToolSaid(unseen(result))
+            return AfterToolSaid(unseen(result), withheld=True)
 
     async def said_after(self, call: ToolCall, result: ToolResult) -> AfterToolSaid:
-        said, blocked = await self.hooks.after_tool(call, result)
+        said, blocked, withheld = await self.hooks.after_tool(call, result)
         if said is not result and isinstance(said.content, str):
             said = structs.replace(said, content=self.clean(said.content))
-        return AfterToolSaid(said, self.clean(blocked))
+        return AfterToolSaid(said, self.clean(blocked), withheld)
 
 
-def shown_end(output: JsonText, result: ToolResult, hooked: ToolResult) -> JsonText:
+def shown_end(output: JsonText, result: ToolResult, said: AfterToolSaid) -> JsonText | bool:
     """Return the output with which a call ends its run: if a hook replaced the result, its text, so
-    that removed content is not in the output.
+    that removed content is not in the output; True if the result is withheld, so that the run ends
+    with an error.
     """
-    return output if hooked is result else encode_json(hooked.text).decode()
+    if said.withheld:
+        return True
+    return output if said.result is result else encode_json(said.result.text).decode()
 
 
 def unseen(result: ToolResult) -> ToolResult:

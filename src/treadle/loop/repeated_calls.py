@@ -83,5 +83,5 @@ async def arrived(toolbox: Toolbox, call: ToolCall, late: ToolFinished) -> ToolF
     result = structs.replace(late.result, content=text)
     if "after_tool" not in toolbox.hooks.points:
         return structs.replace(late, result=result)
-    result, blocked = await toolbox.after_tool(ready, result)
+    result, blocked, _ = await toolbox.after_tool(ready, result)
     return structs.replace(late, result=result, blocked=blocked)

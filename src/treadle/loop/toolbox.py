@@ -197,10 +197,10 @@ class Toolbox(HookedCalls, HandoffCalls):
         boundary()
         blocked = ""
         if "after_tool" in self.hooks.points:
-            hooked, blocked = await self.after_tool(ready, result)
+            said = await self.after_tool(ready, result)
             if isinstance(ends, str):
-                ends = shown_end(ends, result, hooked)
-            result = hooked
+                ends = shown_end(ends, result, said)
+            result, blocked = said.result, said.blocked
         if ready.changed:
             result = with_note(result, ready)
         status = "unknown" if result.unknown else "error" if result.is_error else "ok"

@@ -56,6 +56,8 @@ class AfterToolSaid(NamedTuple):
     result: ToolResult
     blocked: str = ""
     """Reason to end the run as `refused`, or empty."""
+    withheld: bool = False
+    """True if the result is a statement that its text is not shown."""
 
 
 class BeforeModelSaid(NamedTuple):
@@ -218,6 +220,7 @@ class Hooks:
         """Return the result with the hooks' changes. Stop ends the chain. The result is withheld if
         a hook fails, with a warning.
         """
+        withheld = False
         for hook in reversed(self._of.get("after_tool", ())):
             try:
                 said = await self._asked(hook, "after_tool", self.run, call, result)
@@ -226,13 +229,14 @@ class Hooks:
                 # not its message, which may quote the result
                 said = Deny(f"the hook {_name(hook)} failed to check it")
             if isinstance(said, Deny | Stop):
+                withheld = True
                 text = f"The result is withheld: {said.reason}"
                 result = msgspec.structs.replace(result, content=text, is_error=True)
             elif said is not None:
                 result = msgspec.structs.replace(result, content=said)
             if isinstance(said, Stop):
-                return AfterToolSaid(result, _stopped(hook, said))
-        return AfterToolSaid(result)
+                return AfterToolSaid(result, _stopped(hook, said), withheld)
+        return AfterToolSaid(result, withheld=withheld)
 
     async def after_compaction(self, receipt: Mapping[str, object]) -> None:
         for hook in reversed(self._of.get("after_compaction", ())):
