@@ -22,6 +22,7 @@ from pathlib import Path
 
 import anyio
 
+from treadle import Agent, Runtime
 from treadle.journal.entries import (
     Compaction,
     Entry,
@@ -36,6 +37,7 @@ from treadle.journal.journal import Journal
 from treadle.journal.sqlite import SqliteJournal
 from treadle.journal.window import window
 from treadle.messages.message import Message, TextPart, ToolCall, ToolResult
+from treadle.testing import ScriptedModel
 from treadle.types import Effect, Outcome, StopReason, Usage
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -44,6 +46,7 @@ RUNS = 16
 LISTED = 10_000
 TURNS = 400
 TALKS = 2_000
+ENSURED = 1_000
 USED = Usage(input_tokens=1200, output_tokens=80)
 
 
@@ -318,6 +321,21 @@ async def size_closed(folder: Path) -> float:
     return _bytes(folder) / 1e6
 
 
+async def ensured(folder: Path, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Return the milliseconds of `ensure` of a finished run."""
+    agent = Agent(name="guide", model=ScriptedModel([{"text": "In Lisbon."}]))
+    async with Runtime.open(f"sqlite:///{folder / 'journal.db'}") as runtime:
+        await runtime.ensure(agent, "go", run_id="order-7")
+        begun = clock()
+        for _ in range(ENSURED):
+            await runtime.ensure(agent, "go", run_id="order-7")
+        return (clock() - begun) / ENSURED * 1000
+
+
+async def ensured_cpu(folder: Path) -> float:
+    return await ensured(folder, time.process_time)
+
+
 def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
@@ -336,6 +354,8 @@ ROWS = [
     Row(f"what is in view of a session of {TALKS:,} runs", "ms", 0, conversation),
     Row(f"a run of {TURNS} turns with results of 200 bytes, while it runs", "MB", 2, size),
     Row("the same, closed", "MB", 2, size_closed),
+    Row("`ensure` of a finished run", "ms", 1, ensured),
+    Row("the same, CPU", "ms", 1, ensured_cpu),
 ]
 
 

@@ -706,5 +706,5 @@ def test_at_most_three_ids_are_named_that_may_have_been_meant() -> None:
     assert (
         UnknownRun("", alike).message == "there is no run '' here. `treadle runs list` shows them"
     )
-    newest = UnknownRun("rum_4", ["run_4", *(f"x{n}" for n in range(1000)), "run_5"]).message
-    assert newest.endswith("Did you mean run_5?"), "only the last thousand are compared"
+    newest = UnknownRun("rum_4", ["run_4", *(f"x{n}" for n in range(100)), "run_5"]).message
+    assert newest.endswith("Did you mean run_5?"), "only the last hundred are compared"

@@ -6,7 +6,7 @@ Entry points: `RunInfo`, `RunFilter`, `info_of`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Literal, TypeAlias, TypedDict, cast, get_args
+from typing import Final, Literal, TypeAlias, TypedDict, cast, get_args
 
 import msgspec
 
@@ -24,6 +24,8 @@ RunStatus: TypeAlias = Literal["queued", "running", "waiting", "stopped", "finis
 """queued: waits for a worker; running: a living process drives it; waiting: for a user; stopped:
 its process died or closed before its end, and it is in no queue, or parked there.
 """
+NEAR_MOST: Final = 100
+"""Maximum number of ids that are compared with an unknown one: the newest."""
 UNCOUNTED = RunTotals(runs=0)
 """Placeholder for totals that a run's own entries do not contain: see journal/totals.py."""
 
@@ -203,7 +205,7 @@ class UnknownRun(AgentError):
         if not near:
             from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong
 
-            near = get_close_matches(run_id, list(known)[-1000:], n=3)
+            near = get_close_matches(run_id, list(known)[-NEAR_MOST:], n=3)
         hint = f"Did you mean {' or '.join(near)}?" if near else "`treadle runs list` shows them"
         self._message = f"there is no run {run_id!r} here. {hint}"
         return self._message

@@ -30,6 +30,7 @@ from tests.journal.runs import (
 from tests.journal.sqlite.conftest import Look
 from treadle.errors import AgentError
 from treadle.journal.entries import Compaction
+from treadle.journal.run_info import NEAR_MOST, UnknownRun
 from treadle.journal.sqlite import SqliteJournal
 
 
@@ -226,8 +227,10 @@ async def test_among_many_runs_the_newest_is_the_one_that_was_probably_meant(
     )
     look(f"{numbers} insert into runs(id, {columns}) select 'x' || n, {columns} from numbers, runs")
     await says(journal, "run_new", "hello", "hello")
-    with refuses("invalid", r"there is no run 'rum_new' here. Did you mean run_new\?"):
+    with pytest.raises(UnknownRun) as caught:
         await journal.info("rum_new")
+    assert caught.value.message == "there is no run 'rum_new' here. Did you mean run_new?"
+    assert len(caught.value.args[1]) == NEAR_MOST, "the read is bounded"
     with refuses("invalid", r"Did you mean run_old or run_new\?"):
         await journal.info("run_")
 

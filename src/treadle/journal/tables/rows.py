@@ -21,7 +21,7 @@ from treadle.journal.entries import (
     ToolStarted,
 )
 from treadle.journal.entry_codec import read_entry
-from treadle.journal.run_info import UnknownRun
+from treadle.journal.run_info import NEAR_MOST, UnknownRun
 from treadle.journal.tables.bodies import LONG_BYTES, BodyPiece, cut, whole
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.upcasting import upcast
@@ -181,8 +181,8 @@ def find(db: Cursor, run_id: str) -> RunRow:
 
 
 def near(db: Cursor, run_id: str) -> list[str]:
-    """Return ids that may have been meant, newest last: those with this prefix, and the last
-    thousand.
+    """Return ids that may have been meant, newest last: ten with this prefix, and the last
+    `NEAR_MOST`. `Runtime.ensure` pays for this read with each new run.
     """
     begin = key_of(run_id)
     alike = (
@@ -194,7 +194,8 @@ def near(db: Cursor, run_id: str) -> list[str]:
         else []
     )
     last = db.execute(
-        "select id from (select id, num from runs order by num desc limit 1000) order by num"
+        "select id from (select id, num from runs order by num desc limit ?) order by num",
+        (NEAR_MOST,),
     ).fetchall()
     return list(dict.fromkeys(known for (known,) in (*alike, *last)))
 
