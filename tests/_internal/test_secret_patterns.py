@@ -117,9 +117,10 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ADVERSARIAL)
-def test_a_megabyte_of_anything_is_done_in_linear_time(piece: str) -> None:
-    Redactor([CANARY]).text(piece * (1_000_000 // len(piece)))
-    Redactor([CANARY]).text("://a:" + piece * (1_000_000 // len(piece)))
+def test_a_long_text_of_anything_is_done_in_linear_time(piece: str) -> None:
+    # quadratic, this would take an hour
+    Redactor([CANARY]).text(piece * (250_000 // len(piece)))
+    Redactor([CANARY]).text("://a:" + piece * (250_000 // len(piece)))
 
 
 @pytest.mark.parametrize(
