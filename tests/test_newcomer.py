@@ -1,6 +1,4 @@
-"""What is said to whoever uses Treadle for the first time: the likeliest mistakes, each answered by
-one sentence that helps.
-"""
+"""Messages for the likeliest mistakes of new users, each with its remedy."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ callbacks: Any = Callbacks
 opened: Any = Runtime.open
 given: Any = Settings
 limited: Any = Limits
-"""What newcomers do who have no type checker."""
+"""Public names as `Any`, for mistakes that a type checker would report."""
 
 
 @pytest.fixture
@@ -59,7 +57,7 @@ def cli(tmp_path: Path) -> Cli:
 # ---------------------------------------------------------------- on the command line
 
 TYPED: dict[str, tuple[tuple[str, ...], str]] = {
-    "no key": (("run", "x"), "no key for the provider 'anthropic'. You can:"),
+    "no key": (("run", "x"), "no API key for the provider 'anthropic'. You can:"),
     "a model without its provider": (("run", "--model", "gpt-5", "x"), "PROVIDER:MODEL, like "),
     "a misspelt provider": (
         ("run", "--model", "antropic:x", "x"),
@@ -71,25 +69,25 @@ TYPED: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "a misspelt command": (
         ("runn", "x"),
-        "there is no command 'runn': did you mean 'run'? See `treadle --help`",
+        "unknown command 'runn': did you mean 'run'? See `treadle --help`",
     ),
     "a command of a group": (
         ("undo", "last"),
-        "there is no command 'undo': use `treadle runs undo`",
+        "unknown command 'undo': use `treadle runs undo`",
     ),
     "a command of a later version": (
         ("acp",),
-        "there is no command 'acp': it is planned for a later version. See `treadle --help`",
+        "unknown command 'acp': it is planned for a later version. See `treadle --help`",
     ),
     "a word for an option": (("version",), "use `treadle --version`"),
     "a prompt without run": (("fix the bug",), 'to run a prompt, use `treadle run "…"`'),
     "a misspelt command of a group": (
         ("runs", "shwo", "last"),
-        "there is no command 'shwo': did you mean 'show'? See `treadle runs --help`",
+        "unknown command 'shwo': did you mean 'show'? See `treadle runs --help`",
     ),
     "a misspelt option": (
         ("run", "--modle", "x"),
-        "there is no option '--modle': did you mean --mode or --model? See `treadle run --help`",
+        "unknown option '--modle': did you mean --mode or --model? See `treadle run --help`",
     ),
     "an option without its value": (("run", "--model"), "option '--model' requires an argument"),
     "a misspelt mode": (
@@ -102,7 +100,7 @@ TYPED: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "a number that is too small": (
         ("run", "--timeout", "0", "x"),
-        "--timeout must be a number greater than 0, not 0.0.",
+        "--timeout must be a number greater than 0, not 0.",
     ),
     "no prompt": (
         ("run",),
@@ -118,11 +116,11 @@ TYPED: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "prompts in a file that is not there": (
         ("work", "--from", "gone.txt"),
-        "'gone.txt' cannot be read: No such file or directory",
+        "cannot read 'gone.txt': No such file or directory",
     ),
     "a file that is not there": (
         ("run", "--file", "gone.png", "x"),
-        "--file 'gone.png' is not a file",
+        "--file 'gone.png' does not exist",
     ),
     "a directory that is not there": (
         ("run", "--cwd", "gone", "x"),
@@ -130,10 +128,10 @@ TYPED: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "a script that is not there": (
         ("run", "--model", "script:gone.json", "x"),
-        "gone.json' cannot be read: No such file or directory",
+        "gone.json': No such file or directory",
     ),
     "an unknown run": (("runs", "show", "nope"), "there are no runs yet"),
-    "no run": (("runs", "show"), "ID is missing. See `treadle runs show --help`"),
+    "no run": (("runs", "show"), "missing argument: ID. See `treadle runs show --help`"),
     "a misspelt key": (
         ("config", "set", "limits.trns", "3"),
         "unknown key 'trns' in limits: did you mean 'turns'?",
@@ -145,31 +143,31 @@ TYPED: dict[str, tuple[tuple[str, ...], str]] = {
     "a journal that is no URL": (("run", "--journal", "runs.db", "x"), "not 'runs.db'"),
     "a journal that is a directory": (
         ("run", "--model", "HERE", "--journal", "sqlite:///.", "x"),
-        "is a directory: name the journal's file.",
+        "is a directory: give the path of a file.",
     ),
     "a command without quotes": (
         ("policy", "check", "--", "ls", "-l"),
-        "put it in quotes, like `treadle policy check -- 'ls -l'`",
+        "quote it, like `treadle policy check -- 'ls -l'`",
     ),
     "a command without quotes that has options": (
         ("policy", "check", "ls", "-la"),
-        "put it in quotes, like `treadle policy check -- 'ls -la'`",
+        "quote it, like `treadle policy check -- 'ls -la'`",
     ),
     "a command without quotes among options": (
         ("policy", "check", "rm", "-r", "x", "--mode", "full"),
-        "put it in quotes, like `treadle policy check -- 'ls -la'`",
+        "quote it, like `treadle policy check -- 'ls -la'`",
     ),
     "a misspelt option of a command on commands": (
         ("policy", "check", "ls", "--mdoe", "ask"),
-        "there is no option '--mdoe': did you mean --mode?",
+        "unknown option '--mdoe': did you mean --mode?",
     ),
     "a misspelt command of a small group": (
         ("config", "shwo"),
-        "there is no command 'shwo': did you mean 'show'? See `treadle config --help`",
+        "unknown command 'shwo': did you mean 'show'? See `treadle config --help`",
     ),
     "a command that a small group has not": (
         ("policy", "explain"),
-        "there is no command 'explain': available: check. See `treadle policy --help`",
+        "unknown command 'explain'. Available: check. See `treadle policy --help`",
     ),
 }
 
@@ -211,7 +209,7 @@ def test_a_finished_run_is_not_run_again_and_its_result_is_given(cli: Cli) -> No
     cli("run", "x", "--model", cli.script(HI))
     answer = cli("runs", "resume", "last")
     assert (answer.code, answer.out) == (0, "Hi.\n")
-    assert "has finished already; this is its result" in answer.err
+    assert "has already finished; this is its result" in answer.err
 
 
 def test_undo_leaves_what_was_changed_since(cli: Cli) -> None:
@@ -223,7 +221,7 @@ def test_undo_leaves_what_was_changed_since(cli: Cli) -> None:
     answer = cli("runs", "undo", "last")
     assert answer.code == 1
     assert answer.out.startswith(
-        "refused a.txt: it has changed since\nA refused file stays as it is. If a later run or turn changed it, undo that one first;"
+        "refused a.txt: it has been changed since\nA refused file is not changed. If a later run or turn changed it, undo that one first;"
     )
 
 
@@ -359,8 +357,8 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a dollar in the instructions": (
         lambda: run(hello(instructions="Look into ${PATH}."), "x"),
-        "agent 'hello' needs the input(s) PATH: pass inputs={'PATH': ...}, or write $${PATH} for "
-        "the text itself",
+        "agent 'hello' needs the input(s) PATH: pass inputs={'PATH': ...}, or write $${PATH} to "
+        "keep it as text",
     ),
     "an agent without keywords": (
         lambda: made("hello", "anthropic:claude-opus-5-5"),
@@ -403,7 +401,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an agent without a model": (
         lambda: run(Agent(name="a"), "x"),
-        "no key for the provider 'anthropic'",
+        "no API key for the provider 'anthropic'",
     ),
     "a model without its provider": (
         lambda: run(hello(model="gpt-5"), "x"),
@@ -487,7 +485,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an option of the command line": (
         lambda: run(max_turns=3),
-        "a run has no option 'max_turns'; use limits=Limits(turns=…)",
+        "a run has no option 'max_turns': use limits=Limits(turns=…)",
     ),
     "an option of the settings": (
         lambda: run(temperature=1),
@@ -495,29 +493,32 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an option of the agent": (
         lambda: run(model="openai:gpt-5"),
-        "model= is an option of the agent",
+        "pass model= to the agent",
     ),
     "Pydantic AI's name for earlier messages": (
         lambda: run(message_history=[]),
-        "a run has no option 'message_history'; use messages=, or session= to keep the conversation",
+        "a run has no option 'message_history': use messages=, or session= to keep the conversation",
     ),
     "the Agents SDK's name for dependencies": (
         lambda: run(context=Shop),
-        "a run has no option 'context'; use deps= for what tools receive",
+        "a run has no option 'context': use deps= for what tools receive",
     ),
     "LangGraph's name for a session": (
         lambda: run(thread_id="ada"),
-        "a run has no option 'thread_id'; use session=",
+        "a run has no option 'thread_id': use session=",
     ),
     "a misspelt option": (
         lambda: run(limit=Limits()),
-        "a run has no option 'limit'; did you mean 'limits'?",
+        "a run has no option 'limit': did you mean 'limits'? Its options: callbacks, cwd",
     ),
     "a misspelt mode": (
         lambda: run(mode="fulll"),
         "mode='fulll' is not one of: ask, accept-edits, plan, full",
     ),
-    "a number as a user": (lambda: run(user_id=5), "user_id= is int: pass a string"),
+    "a number as a user": (
+        lambda: run(user_id=5),
+        "user_id= is a value of type int: pass a string",
+    ),
     "a misspelt answer to a question": (
         lambda: run(on_ask="waitt"),
         "on_ask='waitt' is not one of: deny, wait",
@@ -568,7 +569,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a picture of nothing": (
         lambda: run(hello(), [MediaPart(media_type="image/png")]),
-        "needs exactly one of data and url",
+        "needs either data or url",
     ),
     "a message as a prompt": (
         lambda: run(hello(), Message.user("x")),
@@ -608,11 +609,11 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a directory as a journal": (
         lambda: Runtime.open("sqlite:////"),
-        "is a directory: name the journal's file",
+        "is a directory: give the path of a file",
     ),
     "a number as a session": (
         lambda: opened().session(5, agent=hello()),
-        "5 is not a session id: use up to 128 printable characters",
+        "5 is not a valid session ID: use up to 128 printable characters",
     ),
 }
 
@@ -748,9 +749,9 @@ async def in_no_queue() -> None:
         (twice, "the events of this run can be read only once"),
         (too_early, "this run has not ended: read its events to the end first"),
         (at_once, "session 'ada' has an active run: wait for it to end, cancel it, or steer it"),
-        (unknown, "there is no run 'nope' here"),
+        (unknown, "unknown run 'nope'"),
         (no_text_in_a_fork, "results= takes a string for each call"),
-        (in_no_queue, "there is no queue 'nope': available: default"),
+        (in_no_queue, "unknown queue 'nope'. Available: default"),
     ],
 )
 async def test_what_is_wrong_about_a_loop_is_told(
@@ -829,6 +830,30 @@ NAMED: dict[str, tuple[Callable[[], object], str]] = {
     "a path as a picture": (
         lambda: cast("Any", MediaPart)("loom.png"),
         "MediaPart takes keyword arguments only: media_type=, data=",
+    ),
+    "the Agents SDK's filter of a handoff": (
+        lambda: cast("Any", treadle.handoff)(hello(), input_filter=None),
+        "handoff() has no argument 'input_filter': use history=",
+    ),
+    "LangGraph's name for the journal": (
+        lambda: opened(checkpointer=None),
+        "open() has no argument 'checkpointer': pass the URL of a journal first, like 'sqlite:///runs.db'",
+    ),
+    "an option that a runtime has not": (
+        lambda: opened(modle=None),
+        "Runtime.open() got an unexpected keyword argument 'modle'",
+    ),
+    "arguments as in a configuration of MCP": (
+        lambda: cast("Any", McpServer)(name="x", command="npx", args=["server"]),
+        "McpServer has no field 'args': append the arguments to command=",
+    ),
+    "the Agents SDK's method of a session": (
+        lambda: opened().session("ada", agent=hello()).get_items,
+        "'Session' object has no attribute 'get_items': use history()",
+    ),
+    "Pydantic AI's text of a stream": (
+        lambda: opened().stream(hello(), "x").stream_text,
+        "'RunStream' object has no attribute 'stream_text': use .text_stream()",
     ),
     "Pydantic AI's approval of a tool": (
         lambda: as_given(requires_approval=True),

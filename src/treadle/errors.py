@@ -32,7 +32,7 @@ class ErrorKind(StrEnum):
         TIMEOUT: A time limit was reached.
         RATE_LIMIT: The provider wants fewer requests.
         NETWORK: The provider could not be reached, or it failed.
-        INVALID: An argument, a setting or a request is not acceptable as it is.
+        INVALID: An argument, a setting or a request is not acceptable.
         AUTH: The provider rejected the key, or there is none.
         CANCELLED: The run was cancelled.
         LIMIT: A limit of the run was reached.

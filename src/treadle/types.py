@@ -303,7 +303,8 @@ class Limits(Value, frozen=True, kw_only=True, metaclass=FieldHints):
         turns: Maximum number of responses. The last one is requested without tools, unless `turns`
             is 1.
         tool_calls: Maximum number of tool calls. Further calls get an error result.
-        seconds: Maximum duration in seconds. The run ends at once, in a tool, a stream or a wait.
+        seconds: Maximum duration in seconds. The run ends immediately, even in a tool or a
+            stream.
         tokens: Maximum of input, cached input included, plus output.
         cost_usd: Maximum cost in US dollars. The price of the model must be known.
         repeats: Number of equal calls with equal results, without a change in between, after which
@@ -395,5 +396,5 @@ class SystemBlock(Value, frozen=True, kw_only=True):
     """True to end a cached prefix after this block."""
     passing: bool = False
     """True for facts about the current day and place. Tapes do not compare them; a session keeps
-    them as they were at its start, and informs the model of later changes.
+    those of its start, and informs the model of later changes.
     """

@@ -48,7 +48,7 @@ ORDINARY = [
     "max_tokens=100 and turns: 50",
     "unknown key 'temprature' in defaults: did you mean 'temperature'?",
     "providers.anthropic.api_key must be text",
-    "no key for the provider 'anthropic'. You can:\n  set a key: export ANTHROPIC_API_KEY=…, or: treadle config set providers.anthropic.api_key -",
+    "no API key for the provider 'anthropic'. You can:\n  set ANTHROPIC_API_KEY in the environment, or store a key: treadle config set providers.anthropic.api_key -",
     "task-force-of-the-desk-for-a-risk-free-life",
     "http://127.0.0.1:8080/v1 and https://example.com:443/a@b?x=y:z",
     "git@github.com:a/b.git and ada@example.com",

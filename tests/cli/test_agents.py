@@ -159,7 +159,7 @@ def test_check_looks_at_a_file_anywhere(cli: Cli):
     answer = cli("agents", "check", str(path))
     assert answer.code == 1
     assert f"{path}:2: tools: there is no tool 'reed'" in answer.err
-    assert cli("agents", "check", "nowhere.md").err == "treadle: 'nowhere.md' is not a file\n"
+    assert cli("agents", "check", "nowhere.md").err == "treadle: 'nowhere.md' does not exist\n"
     assert cli("agents", "check", "nobody").code == 2
 
 

@@ -58,7 +58,7 @@ def test_the_demo_finds_and_fixes_a_bug_and_survives_a_kill(cli: Cli):
     )
     places = [second.index(words) for words in told]
     assert places == sorted(places)
-    assert "The ledger, all of it:\n    order 17: 42.00 EUR\n" in second
+    assert "The complete ledger:\n    order 17: 42.00 EUR\n" in second
     assert list(folder.iterdir()) == list(cli.workspace.iterdir()) == list(cli.home.iterdir()) == []
     assert processes_in(folder) == []
 

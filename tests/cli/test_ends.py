@@ -132,7 +132,7 @@ def test_standard_input_that_cannot_be_read_is_told(cli: Cli):
     answer = shell(cli, f"$TREADLE run x --model {cli.script({'text': 'hi'})} 0> made")
     assert (answer.code, answer.err) == (
         2,
-        "treadle: standard input cannot be read: Bad file descriptor\n",
+        "treadle: cannot read standard input: Bad file descriptor\n",
     )
 
 

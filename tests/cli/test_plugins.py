@@ -121,7 +121,7 @@ def test_a_command_is_run_by_its_name(acme: Installation, tmp_path: Path) -> Non
     assert (done.returncode, done.stdout) == (0, "hello Ada\n"), done.stderr
     assert "Usage: treadle hello [OPTIONS] NAME" in acme.run("hello", "--help", cwd=tmp_path).stdout
     missed = acme.run("helo", cwd=tmp_path)
-    assert "there is no command 'helo': did you mean 'hello'?" in missed.stderr
+    assert "unknown command 'helo': did you mean 'hello'?" in missed.stderr
 
 
 def test_a_model_and_an_agent_with_a_tool_are_found_by_their_names(

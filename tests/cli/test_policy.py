@@ -128,7 +128,7 @@ def test_a_command_and_a_file_exclude_each_other_and_one_of_them_is_needed(
 def test_a_file_that_is_absent_is_named(cli: Cli) -> None:
     answer = cli("policy", "check", "--from", "nowhere")
     assert (answer.code, answer.out) == (2, "")
-    assert "'nowhere' cannot be read: No such file" in answer.err
+    assert "cannot read 'nowhere': No such file" in answer.err
 
 
 def test_on_a_terminal_the_decision_is_for_a_person(cli: Cli) -> None:
@@ -151,5 +151,5 @@ def test_on_a_terminal_each_line_of_a_file_has_its_block(cli: Cli) -> None:
 
 def test_a_command_of_several_words_is_named_as_the_help_names_it(cli: Cli) -> None:
     assert cli("policy", "check", "git", "push").err.startswith(
-        "treadle: COMMAND is one argument: put it in quotes"
+        "treadle: COMMAND must be a single argument: quote it"
     )

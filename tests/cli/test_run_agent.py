@@ -473,7 +473,7 @@ def test_a_schema_that_is_none_is_refused_before_anything_is_asked(cli: Cli, tex
     missing = cli(
         "run", "go", "--output-schema", "nowhere.json", "--model", cli.script({"text": "ok"})
     )
-    assert (missing.code, "'nowhere.json' cannot be read" in missing.err) == (2, True)
+    assert (missing.code, "cannot read --output-schema 'nowhere.json'" in missing.err) == (2, True)
 
 
 def test_an_agent_that_checks_its_output_takes_no_schema(cli: Cli):

@@ -113,7 +113,7 @@ def test_an_ephemeral_run_stands_over_the_variable(cli: Cli):
         (("--ephemeral", "--on-unknown", "wait"), "--on-unknown wait"),
         (("--continue", "--session", "ada"), "--session"),
         (("--session", "a/b"), "'a/b'"),
-        (("--session", ""), "not a session id"),
+        (("--session", ""), "not a valid session ID"),
         (("--journal", "runs.db"), "sqlite:///FILE"),
     ],
 )

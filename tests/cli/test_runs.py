@@ -181,7 +181,7 @@ def test_an_unknown_run_is_refused_with_the_nearest_ids(cli: Cli) -> None:
         answer = cli("runs", *command, wrong)
         assert answer.code == 2
         assert answer.err.strip().splitlines() == [
-            f"treadle: there is no run {wrong!r} here. Did you mean {run_id}?"
+            f"treadle: unknown run {wrong!r}. Did you mean {run_id}?"
         ]
 
 
@@ -191,7 +191,7 @@ def test_the_beginning_of_several_ids_is_refused(cli: Cli) -> None:
     answer = cli("runs", "show", "run_")
     assert answer.code == 2
     assert "matches 2 ids" in answer.err
-    assert "there is no run '' here" in cli("runs", "show", "").err
+    assert "unknown run ''" in cli("runs", "show", "").err
 
 
 # ---------------------------------------------------------------- show

@@ -59,7 +59,7 @@ def test_a_finished_run_is_left_alone_and_its_result_printed(cli: Cli) -> None:
     before = entries(cli)
     text = cli("runs", "resume", "last")
     assert (text.code, text.out) == (0, "All done.\n")
-    assert "has finished already; this is its result" in text.err
+    assert "has already finished; this is its result" in text.err
     assert cli("runs", "resume", "last", "-q").err == ""
     end = cli("runs", "resume", "last", "--output", "json").json
     assert (end["type"], end["outcome"], end["text"]) == ("run_end", "completed", "All done.")

@@ -52,7 +52,7 @@ def lying(cli: Cli) -> dict[str, str]:
 def next_step(cli: Cli, *there: str) -> str:
     run = cli("runs", "show", "last", "--json", *there).json
     return (
-        "A refused file stays as it is. If a later run or turn changed it, undo that one first; else change it by hand:\n"
+        "A refused file is not changed. If a later run or turn changed it, undo that one first; otherwise change it by hand:\n"
         f"  {' '.join(['treadle', 'runs', 'export', run['run_id'], *there])} contains what this run wrote\n"
     )
 
@@ -88,7 +88,7 @@ def test_an_earlier_turn_is_not_undone_under_a_later_one(done: Cli) -> None:
     answer = done("runs", "undo", "last", "--turn", "2")
     assert (answer.code, answer.out) == (
         1,
-        "refused a.txt: it has changed since\nremoved new/b.txt\n" + next_step(done),
+        "refused a.txt: it has been changed since\nremoved new/b.txt\n" + next_step(done),
     )
     assert lying(done) == {"a.txt": "1\n2\n", "new/c.txt": "made\n"}
 
@@ -98,7 +98,7 @@ def test_a_file_that_was_changed_since_is_left(done: Cli) -> None:
     answer = done("runs", "undo", "last")
     assert (answer.code, answer.out) == (
         1,
-        "refused a.txt: it has changed since\nremoved new/b.txt\nremoved new/c.txt\n"
+        "refused a.txt: it has been changed since\nremoved new/b.txt\nremoved new/c.txt\n"
         + next_step(done),
     )
     assert lying(done) == {"a.txt": "mine\n"}
@@ -112,7 +112,7 @@ def test_what_to_do_about_a_refused_file_names_the_journal_where_one_was_named(c
     answer = cli("runs", "undo", "last", "--dry-run", *there)
     assert (answer.code, answer.out) == (
         1,
-        "refused a: it has changed since\n" + next_step(cli, *there),
+        "refused a: it has been changed since\n" + next_step(cli, *there),
     )
 
 

@@ -74,7 +74,7 @@ def test_the_exit_code_says_what_became_of_the_worst_message(cli: Cli):
         (("--model", "nobody:x", "hi"), "nobody"),
         (("--model", "anthropic:claude-opus-5-5", "hi"), "ANTHROPIC_API_KEY"),
         (("--database", "mysql://x", "hi"), "postgresql://"),
-        (("--nothing",), "no option '--nothing'"),
+        (("--nothing",), "unknown option '--nothing'"),
     ],
 )
 def test_what_is_wrong_before_anything_is_said_is_told_with_code_2(

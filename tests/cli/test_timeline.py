@@ -201,7 +201,7 @@ def test_the_whole_story_is_told_in_its_order() -> None:
         "now with mode full, directory /elsewhere",
         "turn 1, continued",
         "✓ 1:30 min",
-        "IT MAY OR MAY NOT HAVE TAKEN EFFECT. Nobody knows.",
+        "Nobody knows.",
         "returned its result late: charged after all",
         "turn 2",
         "resumed 3.4 days later by driver 3",

@@ -68,7 +68,7 @@ def test_a_folder_that_is_not_there_is_wrong_use(cli: Cli) -> None:
 def test_a_project_with_nothing_of_its_own_says_so(cli: Cli) -> None:
     answer = cli("trust")
     assert answer.code == 0
-    assert "no configuration of its own yet" in answer.out
+    assert "It has no configuration yet" in answer.out
 
 
 def test_agents_skills_and_servers_are_shown_with_what_they_say_of_themselves(project: Cli) -> None:

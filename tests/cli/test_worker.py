@@ -114,9 +114,9 @@ def test_what_a_detached_run_tells_as_json_and_on_standard_error(queues: Cli) ->
         (("--detach", "--no-sandbox"), "pass it to `treadle worker`"),
         (
             ("--detach", "--queue", "nope"),
-            "there is no queue 'nope': available: default, emails, reports",
+            "unknown queue 'nope'. Available: default, emails, reports",
         ),
-        (("--detach", "--queue", ""), "there is no queue ''"),
+        (("--detach", "--queue", ""), "unknown queue ''"),
         (("--queue", "emails"), "add --detach"),
         (("--priority", "1"), "add --detach"),
     ],
@@ -135,7 +135,7 @@ def test_what_makes_no_sense_with_a_run_that_is_left_to_a_worker_is_refused(
     [
         (
             ("--queue", "nope"),
-            "there is no queue 'nope': available: default, emails, reports; add it under queues in the configuration",
+            "unknown queue 'nope'. Available: default, emails, reports. To add it, list it under queues in the configuration",
         ),
         (("--journal", "memory:"), "a worker cannot use an in-memory journal"),
         (
@@ -290,7 +290,7 @@ def test_a_run_whose_folder_is_gone_is_held_off_and_said(queues: Cli) -> None:
 def test_why_runs_are_held_off_is_said_without_v_too(queues: Cli) -> None:
     run_id = detached(queues, "x", "--model", "anthropic:claude-opus-5-5")
     with a_worker(queues, said="") as worker:
-        assert "no key for the provider 'anthropic'" in worker.until(
+        assert "no API key for the provider 'anthropic'" in worker.until(
             f"run {run_id} cannot be driven here"
         )
 

@@ -90,7 +90,7 @@ def test_of_a_configured_key_and_token_the_key_is_used(tmp_path: Path) -> None:
 def test_the_agents_key_goes_to_the_default_models_provider_only() -> None:
     env = {"TREADLE_AGENT_API_KEY": "agent-key", "TREADLE_MODEL": "gemini:x"}
     assert key(load(env, files=False).endpoint("gemini"))[0] == "agent-key"
-    with pytest.raises(AgentError, match="no key for the provider 'anthropic'"):
+    with pytest.raises(AgentError, match="no API key for the provider 'anthropic'"):
         load(env, files=False).endpoint("anthropic")
     flagged = load(env, files=False, flags={"--model": "openai:x"})
     assert key(flagged.endpoint("openai"))[0] == "agent-key"
@@ -104,7 +104,7 @@ def test_a_workspace_cannot_choose_who_gets_the_agents_key(tmp_path: Path) -> No
     config = configured(tmp_path, "", TREADLE_AGENT_API_KEY="agent-key")
     assert config.models.large == "openai:x"
     assert key(config.endpoint("anthropic"))[0] == "agent-key"
-    with pytest.raises(AgentError, match="no key"):
+    with pytest.raises(AgentError, match="no API key"):
         config.endpoint("openai")
 
 
@@ -133,7 +133,7 @@ def test_a_vendors_key_never_goes_to_an_address_that_is_not_the_vendors(tmp_path
         "  openai-chat: {base_url: 'http://other.test/v1'}\n"
     )
     config = configured(tmp_path, text, ANTHROPIC_API_KEY="vendor-key", OPENAI_API_KEY="other-key")
-    with pytest.raises(AgentError, match="no key") as e:
+    with pytest.raises(AgentError, match="no API key") as e:
         config.endpoint("gate")
     assert "ANTHROPIC_API_KEY" not in e.value.message
     assert (key(config.endpoint("twin"))[0], config.endpoint("twin").timeout_s) == ("vendor-key", 5)
@@ -329,7 +329,7 @@ def test_an_empty_key_is_absent_and_the_environment_gives_one(tmp_path: Path, em
     )
     assert key(config.endpoint("anthropic")) == ("agent-key", "TREADLE_AGENT_API_KEY")
     assert not config.warnings
-    with pytest.raises(AgentError, match="no key for the provider 'anthropic'"):
+    with pytest.raises(AgentError, match="no API key for the provider 'anthropic'"):
         configured(tmp_path, f"providers: {{anthropic: {{api_key: {empty}}}}}").endpoint(
             "anthropic"
         )

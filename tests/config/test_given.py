@@ -68,7 +68,7 @@ def test_a_vendors_key_from_the_environment_does_not_go_to_an_address_that_a_pro
         Config(providers={"mine": Provider(type="anthropic", base_url="https://elsewhere.test")}),
         ENV,
     )
-    with pytest.raises(AgentError, match="no key for the provider 'mine'"):
+    with pytest.raises(AgentError, match="no API key for the provider 'mine'"):
         config.endpoint("mine")
 
 

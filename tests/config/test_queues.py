@@ -90,7 +90,7 @@ def test_without_a_word_there_is_one_queue_and_the_workers_of_the_manual(home: P
         ("workers: {metrics: 'h:70000'}", "workers.metrics must be HOST:PORT"),
         (
             "service: {queue: emails}",
-            "service.queue: there is no queue 'emails': available: default; add it under queues",
+            "service.queue: unknown queue 'emails'. Available: default. To add it, list it under queues",
         ),
         ("schedules: {s: {}}", "schedules.s needs agent and prompt and cron too"),
         ("schedules: {s: {agent: a, cron: '0 3 * * *'}}", "schedules.s needs prompt too"),
@@ -110,7 +110,7 @@ def test_without_a_word_there_is_one_queue_and_the_workers_of_the_manual(home: P
         ),
         (
             "schedules: {s: {agent: a, prompt: p, cron: '0 3 * * *', queue: q}}",
-            "schedules.s.queue: there is no queue 'q'",
+            "schedules.s.queue: unknown queue 'q'",
         ),
     ],
 )

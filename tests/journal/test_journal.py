@@ -703,8 +703,6 @@ def test_at_most_three_ids_are_named_that_may_have_been_meant() -> None:
     alike = [f"run_{n}" for n in range(9)]
     assert "Did you mean run_0 or run_1 or run_2?" in UnknownRun("run_", alike).message
     assert UnknownRun("rum_4", alike).message.count("run_") == 3
-    assert (
-        UnknownRun("", alike).message == "there is no run '' here. `treadle runs list` shows them"
-    )
+    assert UnknownRun("", alike).message == "unknown run ''. List the runs with `treadle runs list`"
     newest = UnknownRun("rum_4", ["run_4", *(f"x{n}" for n in range(100)), "run_5"]).message
     assert newest.endswith("Did you mean run_5?"), "only the last hundred are compared"

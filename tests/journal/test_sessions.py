@@ -65,10 +65,10 @@ def test_what_can_be_an_id(store: SessionStore, session_id: str) -> None:
     ["", ".", "..", "a/b", "/", "a\\b", "a\0", "a\nb", "\x1b[31m", "a\ud800", "\u202e", "x" * 129],
 )
 def test_what_cannot_be_an_id(store: SessionStore, session_id: str) -> None:
-    with pytest.raises(AgentError, match="is not a session id") as caught:
+    with pytest.raises(AgentError, match="is not a valid session ID") as caught:
         store.create(session_id=session_id)
     assert caught.value.kind == "invalid"
-    with pytest.raises(AgentError, match="is not a session id"):
+    with pytest.raises(AgentError, match="is not a valid session ID"):
         check_session_id(session_id)
     assert store.list() == []
 

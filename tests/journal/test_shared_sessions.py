@@ -102,7 +102,7 @@ async def test_a_run_planned_on_a_view_that_changed_does_not_begin(
         await journal.queue.add(
             [started("run_2", session="s")], QueuePlace(queue="default"), found=view.mark
         )
-    with refuses("invalid", "there is no run"):
+    with refuses("invalid", "unknown run"):
         await journal.info("run_1")
     again = await journal.view("s")
     await journal.begin(started(session="s"), found=again.mark)

@@ -148,12 +148,12 @@ async def test_a_tool_that_is_gone_is_still_offered_and_its_calls_say_so() -> No
     result, events = await resumed(rt, entries[0].run_id, again, deps=Shop(tools=("look",)))
     assert requests(again) == [SEEN, SEEN]
     assert told(result)["b"].text == (
-        "send is not available any more. Go on without it, or tell the user."
+        "send is no longer available. Continue without it, or inform the user."
     )
     assert told(result)["a"].text == "done by look"
     warned = [event.text for event in events if isinstance(event, Warned)]
     assert warned[0] == (
-        "agent 'tester' has no tool 'send' any more, which this run offers: calls of it are refused"
+        "agent 'tester' no longer has the tool 'send', which this run offers: calls to it are refused"
     )
 
 

@@ -422,5 +422,5 @@ async def test_a_kill_of_a_run_that_was_never_started_is_nothing(
     async with worker(client, runtime):
         with pytest.raises(WorkflowFailureError):
             await end_of(handle)
-    with pytest.raises(AgentError, match="no run"):
+    with pytest.raises(AgentError, match="unknown run"):
         await runtime.journal.info(request.run_id)

@@ -309,11 +309,11 @@ async def test_of_a_run_that_there_is_not_the_nearest_ids_are_said(what: str) ->
     rt = open_runtime()
     known = (await rt.run(agent([says("hi")]), "go")).run_id
     with pytest.raises(
-        AgentError, match=f"no run '{known[:-1]}' here. Did you mean {known}"
+        AgentError, match=f"unknown run '{known[:-1]}'. Did you mean {known}"
     ) as caught:
         await OF_A_RUN[what](rt, known[:-1])
     assert caught.value.kind is ErrorKind.INVALID
-    with pytest.raises(AgentError, match="`treadle runs list` shows them"):
+    with pytest.raises(AgentError, match="List the runs with `treadle runs list`"):
         await OF_A_RUN[what](rt, "")
 
 

@@ -291,9 +291,9 @@ async def test_sessions_run_beside_each_other() -> None:
 @pytest.mark.parametrize("session_id", ["", "a/b", "..", "a\\b", "x" * 129, "a\0b", "a\nb"])
 async def test_an_id_that_could_be_a_path_is_refused(session_id: str) -> None:
     rt = open_runtime()
-    with pytest.raises(AgentError, match="is not a session id"):
+    with pytest.raises(AgentError, match="is not a valid session ID"):
         rt.session(session_id, agent=agent([]))
-    with pytest.raises(AgentError, match="is not a session id"):
+    with pytest.raises(AgentError, match="is not a valid session ID"):
         await rt.run(agent([says("hi")]), "go", session=session_id)
 
 

@@ -164,7 +164,7 @@ async def test_what_was_said_before_it_goes_along(here: Runtime, there: Runtime)
 async def test_a_process_without_keys_can_submit(here: Runtime) -> None:
     run_id = await here.submit(agent("anthropic:claude-haiku-5-5"), "hello")
     assert (await here.journal.info(run_id)).model == "anthropic:claude-haiku-5-5"
-    with refused("no key", "auth"):
+    with refused("no API key", "auth"):
         await here.resume(run_id)
     assert (await here.journal.info(run_id)).status == "queued"
 
@@ -188,7 +188,7 @@ async def test_it_may_wait_for_its_time(anywhere: Runtime) -> None:
 # ---------------------------------------------------------------- what is refused
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"queue": "nigthly"}, "no queue 'nigthly': available: default, nightly"),
+    ({"queue": "nigthly"}, "unknown queue 'nigthly'. Available: default, nightly"),
     ({"priority": 1001}, "priority=1001"),
     ({"priority": True}, "priority=True"),
     ({"tenant": ""}, "tenant=''"),
@@ -473,7 +473,7 @@ async def test_a_process_killed_right_after_it_stored_answers_has_stored_the_tim
         ({"approve": ["call_1"], "arguments": {"call_1": {"branch": object()}}}, "no word"),
         ({"approve": ["call_1"], "arguments": {"call_1": ["a"]}}, "all arguments by their names"),
         ({"deny": {"call_1": 3}}, "deny="),
-        ({"place": QueuePlace(queue="nowhere")}, "no queue 'nowhere'"),
+        ({"place": QueuePlace(queue="nowhere")}, "unknown queue 'nowhere'"),
     ],
 )
 async def test_a_wrong_answer_is_refused_and_nothing_is_kept(
@@ -534,7 +534,7 @@ async def test_a_finished_run_is_not_woken(anywhere: Runtime) -> None:
     await anywhere.resume(run_id)
     with refused("is finished"):
         await anywhere.wake(run_id)
-    with refused("no run"):
+    with refused("unknown run"):
         await anywhere.wake("run_unknown")
 
 

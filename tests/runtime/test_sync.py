@@ -95,7 +95,7 @@ def test_threads_share_a_runtime(url: str) -> None:
 
 def test_errors_before_a_run_come_through(url: str) -> None:
     with treadle.open(url) as rt:
-        with pytest.raises(AgentError, match="there is no run 'nowhere'"):
+        with pytest.raises(AgentError, match="unknown run 'nowhere'"):
             rt.resume("nowhere", agent())
         with pytest.raises(AgentError, match="missing"):
             rt.run(Agent(name="a", model="script:missing.json"), "Hi!")

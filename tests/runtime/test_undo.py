@@ -124,7 +124,7 @@ async def test_what_somebody_changed_since_is_refused_alone(desk: Desk) -> None:
     (desk.root / "a").write_text("mine\n")
     rewound = await undone_since(desk.journal, runs, apply=True)
     assert {Path(file.path).name: (file.action, file.why) for file in rewound.files} == {
-        "a": ("refused", "it has changed since"),
+        "a": ("refused", "it has been changed since"),
         "b": ("removed", ""),
     }
     assert desk.lying() == {"a": "mine\n"}

@@ -45,7 +45,7 @@ def send() -> str:
             lambda: Toolset([look]).renamed({"lock": "key"}),
             "Toolset.renamed(): the set has no tool 'lock', only look: write {old: new}",
         ),
-        (lambda: Toolset([look]).prefixed("my "), "the name 'my look' is not valid for a tool"),
+        (lambda: Toolset([look]).prefixed("my "), "'my look' is not a valid tool name"),
         (lambda: Toolset([made()]), "is not a tool: put @tool above a function; pass an"),
     ],
 )

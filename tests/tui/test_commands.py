@@ -63,8 +63,8 @@ def test_a_command_is_found_by_its_name_or_the_beginning_of_one() -> None:
 
 
 def test_what_is_no_command_is_told_with_the_nearest_ones() -> None:
-    assert meant("/modle") == "there is no command /modle: did you mean /mode or /model?"
-    assert meant("/zzzzzz") == "there is no command /zzzzzz: /help lists them"
+    assert meant("/modle") == "unknown command /modle: did you mean /mode or /model?"
+    assert meant("/zzzzzz") == "unknown command /zzzzzz: /help lists them"
     assert (
         meant("/co")
         == "/co is the beginning of /compact, /cost, /context, /config, /copy: write more of it"
@@ -314,7 +314,7 @@ async def test_undo_leaves_a_file_that_somebody_else_has_changed_since(
     async with a_desk(folder, WRITES, url=journal(tmp_path)) as desk:
         await desk.say("write it")
         (folder / "a.txt").write_text("mine\n")
-        assert "a.txt: it has changed since" in await desk.command("/undo", "y")
+        assert "a.txt: it has been changed since" in await desk.command("/undo", "y")
         assert (folder / "a.txt").read_text() == "mine\n"
         assert not (folder / "new.txt").exists()
 

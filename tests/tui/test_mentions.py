@@ -134,7 +134,7 @@ def test_a_large_file_and_one_that_is_no_text_are_only_named(place: Path):
 
 def test_what_can_block_is_not_opened(place: Path):
     os.mkfifo(place / "pipe")
-    assert attempted("@pipe", place)[1] == ["@pipe is not a file"]
+    assert attempted("@pipe", place)[1] == ["@pipe is not a regular file"]
 
 
 def test_a_notice_cannot_command_the_terminal(place: Path):

@@ -238,7 +238,7 @@ async def test_what_cannot_be_put_back_is_said_before(folder: Path):
             await desk.stage.sees("What to revert")
             desk.stage.press(DOWN, DOWN, ENTER)
         assert desk.told == [
-            "Cannot be restored:\n  note.txt: it has changed since",
+            "Cannot be restored:\n  note.txt: it has been changed since",
             "There are no files to restore.",
         ]
         assert (folder / "note.txt").read_text() == "by hand"

@@ -30,7 +30,7 @@ class WebSearch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
 
 
 class CodeExecution(msgspec.Struct, frozen=True, tag="code_execution"):
-    """Execution of the model's programs by the provider, in a container of its own."""
+    """Execution of the model's programs by the provider, in a separate container."""
 
 
 class FileSearch(msgspec.Struct, frozen=True, kw_only=True, tag="file_search"):

@@ -21,7 +21,7 @@ def open_in_place(path: Path, flags: int) -> int:
     descriptor = os.open(path, (flags & ~os.O_TRUNC) | once, 0o600)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file any more", str(path))
+            raise OSError(errno.EINVAL, "it is no longer a regular file", str(path))
         if _place_of(descriptor) not in (None, str(path)):
             raise OSError(errno.ELOOP, "a link in the path now leads elsewhere", str(path))
         if flags & os.O_TRUNC:

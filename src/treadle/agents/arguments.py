@@ -17,7 +17,7 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "checkpointer": "leave it out: Runtime.open('sqlite:///FILE') keeps every run in its journal",
     "context_schema": "leave it out, because the types of deps come from the tools",
     "deps": "pass deps= to the run",
-    "end_strategy": "leave it out: all calls of a response run",
+    "end_strategy": "leave it out, because all calls of a response run",
     "event_stream_handler": "read runtime.stream(agent, …), or pass on_event= to the run",
     "instrument": "use Runtime.open(tracer=otel_tracer())",
     "max_budget_usd": "use limits=Limits(cost_usd=…)",

@@ -115,7 +115,7 @@ def values_of(
         raise AgentError(
             "invalid",
             f"agent {agent!r} needs the input(s) {', '.join(missing)}: pass "
-            f"inputs={{{missing[0]!r}: ...}}, or write $${{{missing[0]}}} for the text itself",
+            f"inputs={{{missing[0]!r}: ...}}, or write $${{{missing[0]}}} to keep it as text",
         )
     for name, value in values.items():
         _check_json(agent, name, value)

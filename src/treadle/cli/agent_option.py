@@ -139,9 +139,7 @@ def _with_output(agent: Agent[Any, Any], file: Path) -> Agent[Any, Any]:
     try:
         schema: object = json.loads(file.read_bytes())
     except OSError as e:
-        raise CommandFailed(
-            f"--output-schema {str(file)!r} cannot be read: {e.strerror or e}"
-        ) from e
+        raise CommandFailed(f"cannot read --output-schema {str(file)!r}: {e.strerror or e}") from e
     except json.JSONDecodeError as e:
         raise CommandFailed(f"{file}:{e.lineno}: --output-schema is not valid JSON: {e.msg}") from e
     except RecursionError as e:

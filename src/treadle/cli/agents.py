@@ -192,7 +192,7 @@ def _is_file(which: str) -> bool:
 def _added(catalog: Catalog, which: str) -> str:
     path = Path(which)
     if not path.is_file():
-        raise CommandFailed(f"{which!r} is not a file")
+        raise CommandFailed(f"{which!r} does not exist")
     return catalog.add(path)
 
 

@@ -39,20 +39,21 @@ def _in_our_words(error: click.UsageError) -> str:
             near = difflib.get_close_matches(
                 error.option_name, error.possibilities or (), n=2, cutoff=0.7
             )
-            return f"there is no option {error.option_name!r}" + (
+            return f"unknown option {error.option_name!r}" + (
                 f": did you mean {' or '.join(near)}?" if near else ""
             )
         case click.NoSuchCommand() if error.ctx is not None and isinstance(
             error.ctx.command, click.Group
         ):
             return (
-                f"there is no command {error.command_name!r}: "
+                f"unknown command {error.command_name!r}"
                 f"{_nearest(error.command_name, error.ctx.command.commands)}"
             )
         case click.MissingParameter() if error.param is not None:
-            return f"{_name(error.param)} is missing"
+            return f"missing argument: {_name(error.param)}"
         case click.BadParameter() if error.param is not None:
             value, _, why = error.message.partition(" is not ")
+            value = value.removesuffix(".0")
             if isinstance(error.param.type, click.IntRange | click.FloatRange):
                 return f"{_name(error.param)} must be {_number(error.param.type)}, not {value}"
             return (
@@ -78,7 +79,7 @@ def _nearest(name: str, known: Collection[str]) -> str:
     import difflib  # noqa: PLC0415  only where something was mistyped
 
     near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"available: {', '.join(known)}"
+    return f": did you mean {near[0]!r}?" if near else f". Available: {', '.join(known)}"
 
 
 def _name(parameter: click.Parameter) -> str:
@@ -91,7 +92,7 @@ def _number(kind: click.IntRange | click.FloatRange) -> str:
     least = (
         ""
         if kind.min is None
-        else f" greater than {kind.min}"
+        else f" greater than {kind.min:g}"
         if kind.min_open
         else f" of at least {kind.min}"
     )
@@ -156,9 +157,7 @@ class CommandGroup(click.Group):
             and not ctx.resilient_parsing
             and args[0] not in self._plugins()
         ):
-            raise click.UsageError(
-                f"there is no command {args[0]!r}: {self._instead(args[0])}", ctx
-            )
+            raise click.UsageError(f"unknown command {args[0]!r}{self._instead(args[0])}", ctx)
         return super().resolve_command(ctx, args)
 
     def _plugins(self) -> list[str]:
@@ -179,9 +178,9 @@ class CommandGroup(click.Group):
 
     def _instead(self, name: str) -> str:
         if name in self._elsewhere:
-            return self._elsewhere[name]
+            return f": {self._elsewhere[name]}"
         if " " in name and "run" in self._known:
-            return 'to run a prompt, use `treadle run "…"`'
+            return ': to run a prompt, use `treadle run "…"`'
         return _nearest(name, [*self._known, *self._plugins()])
 
     @override

@@ -165,7 +165,7 @@ def _from_input(key: str) -> str:
 
 
 def _meant(key: KeySpec, value: str) -> tuple[Plain, object]:
-    """Return the typed text and the value that it stands for: plain text if the key accepts that,
+    """Return the typed text and its value: plain text if the key accepts that,
     else YAML. Raises Wrong.
     """
     try:

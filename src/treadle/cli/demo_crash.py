@@ -1,6 +1,6 @@
 """Second half of the demo: kill a run in the middle of a charge and resume it from its journal.
 
-It runs the commands that it shows, as processes of their own in the demo's folder. Entry points:
+It runs the commands that it shows, as separate processes in the demo's folder. Entry points:
 `crash`.
 """
 
@@ -38,20 +38,20 @@ PROMPT = "Charge order 17, then write a receipt."
 CHARGE = "sh charge.sh 17 42.00"
 CHARGED = "order 17: 42.00 EUR\n"
 INTRO = """\
-Part two: kill -9. A second agent charges a card. In the middle of the charge its process is
-killed for real, and the run resumes from its journal. The commands below are real. The journal:
+Part two: kill -9. A second agent charges a card. Its process really is killed in the middle of
+the charge, and the run resumes from its journal. The commands below are real. The journal:
   {}
 """
 KILLED = """\
 kill -9 {}: the process is gone, in the middle of the charge.
-The journal has the start of that call and no result. bash is a tool that is marked `once`:
-a call that may have happened is never repeated automatically.
+The journal records that the call started, but has no result. `bash` is a `once` tool: a call that
+may have taken effect is never repeated automatically.
 """
 PROOF = """\
-The ledger, all of it:
+The complete ledger:
     {}
-It happened once. The journal shows what was done, what is unknown, and where the process stopped.
-To do the same when a run of yours is interrupted (`last` is the newest run; its id does too):
+The card was charged once. The journal shows what was done, what is unknown, and where the process
+stopped. Do the same if one of your runs is interrupted (`last` is the newest run):
   treadle runs list
   treadle runs show last
   treadle runs resume last

@@ -1,4 +1,4 @@
-"""Plug-in checks of `treadle doctor`: each is loaded in a process of its own, so that one that
+"""Plug-in checks of `treadle doctor`: each is loaded in a separate process, so that one that
 crashes or never returns is reported and stops nothing.
 
 Entry points: `plugin_findings`.

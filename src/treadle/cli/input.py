@@ -46,7 +46,7 @@ def _piped() -> str:
     try:
         data = sys.stdin.buffer.read(STDIN_BYTES_MAX + 1)
     except OSError as e:
-        raise CommandFailed(f"standard input cannot be read: {e.strerror or e}") from e
+        raise CommandFailed(f"cannot read standard input: {e.strerror or e}") from e
     if len(data) > STDIN_BYTES_MAX:
         raise CommandFailed(
             f"standard input is larger than {STDIN_BYTES_MAX // 1024 // 1024} MiB: save it to a "

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from treadle.runtime.session import SessionOptions
 
 INSTRUCTIONS = (
-    "Each tool is a Treadle agent, which works on its prompt autonomously, with tools of its "
-    "own, and returns its answer."
+    "Each tool is a Treadle agent, which works on its prompt autonomously, with its own tools, "
+    "and returns its answer."
 )
 
 
@@ -119,7 +119,7 @@ class Stopped:
     by_signal = False
 
     async def watch(self, scope: anyio.CancelScope) -> None:
-        """Close the open runs on the first signal, and end the process at once on the third."""
+        """Close the open runs on the first signal, and end the process immediately on the third."""
         # Windows has no SIGHUP; under nohup it stays ignored.
         hang_up = getattr(signal, "SIGHUP", None)
         heard = [

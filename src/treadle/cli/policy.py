@@ -62,7 +62,7 @@ class OneArgument(click.Command):
         if not ours.isdisjoint(word.partition("=")[0] for word in words):
             words = ["ls", "-la"]
         return (
-            "COMMAND is one argument: put it in quotes, like `treadle policy check -- "
+            "COMMAND must be a single argument: quote it, like `treadle policy check -- "
             f"{shlex.quote(shlex.join(words))}`"
         )
 
@@ -253,7 +253,7 @@ def _opened(source: str) -> Any:
     try:
         return Path(source).open("rb")
     except OSError as e:
-        raise CommandFailed(f"{source!r} cannot be read: {e.strerror or e}") from e
+        raise CommandFailed(f"cannot read {source!r}: {e.strerror or e}") from e
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:

@@ -42,7 +42,7 @@ from treadle.runtime.runtime import Runtime
 from treadle.types import Outcome, new_id
 
 MEMORY = "memory:"
-EPHEMERAL = ". Or run with --ephemeral, which keeps nothing"
+EPHEMERAL = ". Or use --ephemeral, which saves nothing"
 
 
 def _pairs(
@@ -280,7 +280,7 @@ async def follow(stream: RunStream[Any], show: Callable[[Event], None]) -> None:
 
 async def _cancel_on_signals(stream: RunStream[Any]) -> None:
     """Cancel the run on the first signal, within half a second. The third signal ends the process
-    at once.
+    immediately.
     """
     heard = [signal.SIGINT, signal.SIGTERM]
     hang_up = getattr(signal, "SIGHUP", None)  # not on Windows; what nohup ignores stays ignored

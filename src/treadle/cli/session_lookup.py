@@ -34,7 +34,9 @@ def find_session(store: Sessions, given: str) -> SessionInfo:
     import difflib  # noqa: PLC0415  costs 5 ms of start-up; only needed for wrong ids
 
     near = difflib.get_close_matches(given, [info.id for info in known[:1000]], n=3)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "`treadle sessions list` shows them"
+    hint = (
+        f"Did you mean {' or '.join(near)}?" if near else "List them with `treadle sessions list`"
+    )
     raise CommandFailed(f"there is no session {given!r} here. {hint}")
 
 

@@ -58,8 +58,8 @@ def tasks(ctx: click.Context, **options: str | None) -> None:
     """Keep a list of tasks, in plain language: `treadle tasks "add milk tomorrow"`.
 
     Without MESSAGE it prompts for messages; from a pipe it reads one per line. Ctrl-C stops the
-    current message, Ctrl-D ends. Deleting tasks, or changing many at once, needs the confirmation
-    that the reply asks for: `treadle tasks "yes delete"`.
+    current message, Ctrl-D ends. Deleting tasks, or changing many at the same time, needs
+    the confirmation that the reply asks for: `treadle tasks "yes delete"`.
 
     Exits with 0, with 1 if a message failed, 2 on a usage error, 3 on a timeout, 130 when stopped.
     """

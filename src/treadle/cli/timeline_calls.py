@@ -144,7 +144,7 @@ class TimelineCalls:
     def _result(self, finished: ToolFinished) -> Iterator[tuple[str, Style]]:
         text = self._layout.clean(finished.result.text).strip()
         if finished.status == "unknown":
-            yield f"IT MAY OR MAY NOT HAVE TAKEN EFFECT. {one_line(text, 400)}", "yellow"
+            yield one_line(text, 400), "yellow"
         elif self._layout.verbose:
             lines = text.splitlines()
             is_command, more = (

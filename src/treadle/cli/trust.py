@@ -105,7 +105,7 @@ def _trust(own: Path, project: Project, *, show: bool, ask: bool) -> None:
 
 def _say_files(files: Mapping[str, bytes]) -> None:
     if not files:
-        _say("  It has no configuration of its own yet. Any that is added must be trusted again.")
+        _say("  It has no configuration yet. Any that is added must be trusted again.")
         return
     width = max(len(_shown(name)) for name in files)
     lines: list[str] = []

@@ -169,7 +169,7 @@ def _check_workers(options: dict[str, Any]) -> None:
 def work(ctx: click.Context, **options: Any) -> None:
     """Run a batch of prompts and report the result of each.
 
-    Each prompt is a conversation of its own. After its run has completed, gates check the result:
+    Each prompt is a separate conversation. After its run has completed, gates check the result:
     commands that run in the same folder. If one fails and --retries allows it, the model gets its
     output and tries again. Limits apply to one prompt with all its attempts; the batch has none.
 
@@ -200,7 +200,7 @@ def work(ctx: click.Context, **options: Any) -> None:
         settled := [OF_A_BATCH[name] for name in OF_A_BATCH if wish.said(name)]
     ):
         raise CommandFailed(
-            "--resume continues a batch as it was started, so it cannot be used with "
+            "--resume continues a batch with its original options, so it cannot be combined with "
             f"{settled[0]}: leave one of them out"
         )
     _check_workers(options)

@@ -144,7 +144,7 @@ async def _followed(crew: Crew, logbook: Logbook, *, is_new: bool) -> Report:
 
 
 async def _stop_on_signals(crew: Crew) -> None:
-    """Cancel active runs on the first signal, and end the process at once on the third."""
+    """Cancel active runs on the first signal, and end the process immediately on the third."""
     heard = [signal.SIGINT, signal.SIGTERM]
     if (
         signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN

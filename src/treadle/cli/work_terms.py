@@ -81,8 +81,8 @@ def _queue(config: Config, options: dict[str, Any]) -> str | None:
     queue = DEFAULT_QUEUE if options["queue"] is None else options["queue"]
     if queue not in config.queue_names:
         raise CommandFailed(
-            f"there is no queue {queue!r}: available: {', '.join(config.queue_names)}; add it "
-            "under queues in the configuration"
+            f"unknown queue {queue!r}. Available: {', '.join(config.queue_names)}. To add "
+            "it, list it under queues in the configuration"
         )
     return queue
 

@@ -74,7 +74,7 @@ def _rules(command: Any) -> Any:
     "--slots",
     type=click.IntRange(1, SLOTS_MAX),
     metavar="N",
-    help="Maximum number of runs driven at once. Default: 8.",
+    help="Maximum number of concurrent runs. Default: 8.",
 )
 @click.option(
     "--name",
@@ -117,8 +117,8 @@ def worker(**options: Any) -> None:
     exist on this machine. Rules, keys and the sandbox are this worker's.
 
     SIGTERM or Ctrl-C drains it: it takes no more runs, its active runs get workers.grace_s seconds
-    to end, and unfinished ones continue on other workers. A second signal ends it at once. Exits
-    with 0 then, with 2 if it cannot start.
+    to end, and unfinished ones continue on other workers. A second signal ends it immediately.
+    Exits with 0 then, with 2 if it cannot start.
     """
     import anyio  # noqa: PLC0415  --help needs none of it
 
@@ -168,8 +168,8 @@ def _wish(config: Config, url: str, options: dict[str, Any], flags: dict[str, An
     known = config.queue_names
     if unknown := [name for name in options["queues"] if name not in known]:
         raise CommandFailed(
-            f"there is no queue {unknown[0]!r}: available: {', '.join(known)}; add it under "
-            "queues in the configuration"
+            f"unknown queue {unknown[0]!r}. Available: {', '.join(known)}. To add it, list "
+            "it under queues in the configuration"
         )
     if options["name"] is not None and not options["name"].strip():
         raise CommandFailed(
@@ -321,7 +321,7 @@ async def _engine(wish: _Wish) -> AsyncGenerator[Engine | None]:
 async def _drain_on_signals(
     working: Worker, journal: Journal, grace_s: float, tell: WorkerOutput
 ) -> None:
-    """Drain the worker on the first signal and stop at once on the second. The third ends the
+    """Drain the worker on the first signal and stop immediately on the second. The third ends the
     process.
     """
     import anyio  # noqa: PLC0415  as above
@@ -340,7 +340,7 @@ async def _drain_on_signals(
                     working.drain()
                     runs = (
                         f"{count(working.running, 'run')} in progress, which get "
-                        f"{lasting(grace_s)} to end; a second signal ends them at once"
+                        f"{lasting(grace_s)} to end; a second signal ends them immediately"
                     )
                     tell.say(f"stopping: {runs if working.running else 'no run is in progress'}")
                 else:

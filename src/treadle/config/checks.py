@@ -110,8 +110,8 @@ def _queue_problems(settings: Settings) -> Iterator[str]:
         names_queue = path[0] in ("service", "schedules") and path[-1] == "queue" and len(path) < 4
         if names_queue and value is not None and value not in names:
             yield (
-                f"{origin}: {dotted(path)}: there is no queue {value!r}: available: "
-                f"{', '.join(sorted(names))}; add it under queues"
+                f"{origin}: {dotted(path)}: unknown queue {value!r}. Available: "
+                f"{', '.join(sorted(names))}. To add it, list it under queues"
             )
 
 

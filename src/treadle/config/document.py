@@ -36,7 +36,7 @@ class Position(Protocol):
 
 
 NODES_MAX = 10_000
-"""Maximum number of nodes in a file. Each use of an alias counts all nodes it stands for."""
+"""Maximum number of nodes in a file. Each use of an alias counts all nodes that it refers to."""
 DEPTH_MAX = 12
 
 Place: TypeAlias = tuple[int, int]

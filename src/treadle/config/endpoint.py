@@ -259,18 +259,18 @@ def _no_key(name: str, wire: str, *, own_address: bool, files: bool) -> str:
     if not files:
         variables = "".join(f"set {variable} in the environment, or " for variable in names)
         return (
-            f"no key for the provider {name!r}. You can:\n"
-            f"  set a key: {variables}Runtime.open(config=Config(providers={{{name!r}: "
-            "Provider(api_key=Secret(…))})), all from treadle.config\n"
+            f"no API key for the provider {name!r}. You can:\n"
+            f"  {variables}pass a key to Runtime.open(config=Config(providers={{{name!r}: "
+            "Provider(api_key=Secret(…))})), with names from treadle.config\n"
             "  use your configuration file, which a program reads only on request: "
             "Runtime.open(config=treadle.config.load())\n"
             "  try Treadle without a model: treadle demo"
         )
-    variables = "".join(f"set {variable} in the environment, or: " for variable in names)
+    variables = "".join(f"set {variable} in the environment, or " for variable in names)
     return (
-        f"no key for the provider {name!r}. You can:\n"
-        f"  set a key: {variables}treadle config set providers.{name}.api_key -\n"
-        "  use a server on this machine, which needs none: treadle config set "
+        f"no API key for the provider {name!r}. You can:\n"
+        f"  {variables}store a key: treadle config set providers.{name}.api_key -\n"
+        "  use a local server, which needs no key: treadle config set "
         f"providers.{name}.base_url http://127.0.0.1:8080\n"
         "  try Treadle without a model: treadle demo"
     )

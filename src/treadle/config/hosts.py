@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from treadle.config.document import Plain
 
 DEFAULT = "default"
-"""Entry that stands for `DEFAULT_HOSTS` and the package indexes named in the user's environment."""
+"""Entry that represents `DEFAULT_HOSTS` and the package indexes named in the user's environment."""
 WEB_PORTS = (80, 443)
 
 DEFAULT_HOSTS = (

@@ -289,9 +289,11 @@ class Layers:
             )
         except Wrong as e:
             got = value if isinstance(value, str | int | float) or e.item is None else value[e.item]
+            got = shown(got if isinstance(got, str | int | float) else list(got))
             self.problems.append(
-                f"{origin}: "
-                f"{refusal(path, e, shown(got if isinstance(got, str | int | float) else list(got)))}"  # noqa: E501
+                refusal((str(origin),), e, got)
+                if origin.source in ("flag", "environment")
+                else f"{origin}: {refusal(path, e, got)}"
             )
 
     def _add_keys(self) -> None:

@@ -77,7 +77,7 @@ class Trust:
 
     @property
     def warning(self) -> str | None:
-        """Warning for the user if trusted files are not used any more."""
+        """Warning for the user if trusted files are no longer used."""
         if self.standing is not TrustState.VOID:
             return None
         more = len(self.changes) - TOLD_MAX

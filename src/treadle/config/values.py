@@ -262,13 +262,13 @@ def unknown_provider(name: str, where: str, configured: Mapping[str, object]) ->
         return None
     near = nearest(name, (*known, *ALIASES))
     own = (
-        "to use your own server, configure it: providers: {NAME: {type: "
+        "To use your own server, add it to the configuration: providers: {NAME: {type: "
         "openai-chat, base_url: URL}}"
     )
-    return f"unknown provider {name!r}{where}: " + (
-        f"did you mean {near!r}?"
+    return f"unknown provider {name!r}{where}" + (
+        f": did you mean {near!r}?"
         if near
-        else f"available: {', '.join(dict.fromkeys(known))}; {own}"
+        else f". Available: {', '.join(dict.fromkeys(known))}. {own}"
     )
 
 

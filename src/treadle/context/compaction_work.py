@@ -152,7 +152,7 @@ class CompactionWork:
         return cut if worth else None
 
     def todos(self, cut: int) -> Sequence[Todo]:
-        """Return the to-do list as it was before the cut."""
+        """Return the to-do list from before the cut."""
         return standing(self._before[:cut])
 
     def covered(self, cut: int) -> Sequence[Message]:

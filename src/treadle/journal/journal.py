@@ -41,7 +41,7 @@ from treadle.types import Time
 class Append(Protocol):
     """Append entries to one run: state first, then the journal, then subscribers.
 
-    `hold` delays them to the next append, which follows at once.
+    `hold` delays them to the next append, which follows immediately.
     """
 
     def __call__(self, *entries: Entry, hold: bool = False) -> Awaitable[None]: ...

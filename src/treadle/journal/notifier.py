@@ -28,7 +28,7 @@ class Listening(Protocol):
         """Return the payloads since the last call, in order within a topic; empty after the poll
         interval. If there are too many, the oldest are dropped.
 
-        Returns at once if something has arrived: subscribe, then read the journal, then wait.
+        Returns immediately if something has arrived: subscribe, then read the journal, then wait.
         Cancellation loses nothing: the next call returns it.
         """
         ...

@@ -41,7 +41,7 @@ class QueuePlace(Value, frozen=True, kw_only=True):
     tenant: str | None = None
     """Tenant to which queue limits apply."""
     ready_at: Time | None = None
-    """Earliest start; None: at once."""
+    """Earliest start; None: immediately."""
 
 
 class Ticket(Value, frozen=True, kw_only=True):

@@ -73,7 +73,7 @@ class RunInfo(Value, frozen=True, kw_only=True):
     imported: Time | None = None  # as in RunStarted
     lease_s: float | None = None
     """Seconds for which a driver on another host still counts as living after its death; None if
-    its death is noticed at once.
+    its death is noticed immediately.
     """
 
 
@@ -206,6 +206,10 @@ class UnknownRun(AgentError):
             from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong
 
             near = get_close_matches(run_id, list(known)[-NEAR_MOST:], n=3)
-        hint = f"Did you mean {' or '.join(near)}?" if near else "`treadle runs list` shows them"
-        self._message = f"there is no run {run_id!r} here. {hint}"
+        hint = (
+            f"Did you mean {' or '.join(near)}?"
+            if near
+            else "List the runs with `treadle runs list`"
+        )
+        self._message = f"unknown run {run_id!r}. {hint}"
         return self._message

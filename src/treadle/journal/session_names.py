@@ -14,7 +14,7 @@ TITLE_CHARS = 60
 
 
 JOINER = "\u200d"
-"""Joins emoji; not displayable by itself."""
+"""Joins emoji; not displayable alone."""
 
 
 _FILES = re.compile(r"\A(?:\s*<file path=.*?\n</file>\s*)+", re.DOTALL)
@@ -63,5 +63,5 @@ def check_session_id(session_id: str) -> None:
     if not is_id(session_id):
         raise AgentError(
             "invalid",
-            f"{session_id!r} is not a session id: use up to 128 printable characters without slashes",
+            f"{session_id!r} is not a valid session ID: use up to 128 printable characters without slashes",
         )

@@ -155,7 +155,7 @@ class SessionStore:
     def get_messages(self, session_id: str, *, before: str | None = None) -> Sequence[Message]:
         """Return a copy of the messages in view, oldest first; empty if there is no such session.
 
-        `before`: as they were when that run of the session began.
+        `before`: those in view when that run of the session began.
         """
         with self._lock:
             found = self._sessions.get(session_id)

@@ -17,7 +17,7 @@ class View(Value, frozen=True, kw_only=True):
 
     parts: tuple[tuple[int, int] | Message, ...]
     """In order: ranges of the other list (first index, index after the last), ascending and without
-    overlaps, and messages of its own.
+    overlaps, and its own messages.
     """
 
     def over(self, messages: Sequence[Message]) -> list[Message]:

@@ -217,8 +217,8 @@ class OpenCalls:
         )
 
     async def execute(self, runner: CallRunner, append: Append, verify: Verify) -> None:
-        """Run the ready calls. Appends each result at once, except the last of each stage, which
-        the next append writes.
+        """Run the ready calls. Appends each result immediately, except the last of each stage,
+        which the next append writes.
 
         `verify` is awaited before a `once` call is repeated without a new start, or runs after a
         wait for a thread. Cancellation stops the calls; `cut` then closes those without a result.

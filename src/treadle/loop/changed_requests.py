@@ -139,7 +139,7 @@ class ChangedRequests:
         return said
 
     async def _view(self, processor: Processor) -> View | None:
-        """Return what the processor changes. A request that was begun already is sent as it was."""
+        """Return what the processor changes. A request that has already begun is sent unchanged."""
         context = self._state.context
         if self._state.current.attempt and context.is_processed:
             return None

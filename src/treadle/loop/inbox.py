@@ -105,7 +105,7 @@ CUT_RESPONSE = (
 REPEATED = (
     "The call of {name} gave the same result {count} times, and nothing was changed in between. "
     "Do something else; if you are waiting for something, "
-    "wait at least five seconds within each call. If this goes on, the run ends."
+    "wait at least five seconds within each call. If this continues, the run ends."
 )
 CUT_THINKING = (
     "Your last response was cut by its limit on output tokens while you were thinking. The limit "

@@ -60,7 +60,7 @@ class Run:
         self.hand_over: Callable[[Run], Awaitable[Run]] | None = None
         """Prepares the run of the agent to which the model handed over. Raises AgentError."""
         self.next: Run | None = None
-        """Set when the run goes on with the next agent, under the same writer."""
+        """Set when the run continues with the next agent, under the same writer."""
         self.inbox = Inbox(plan, LateResults(plan.state))
         self._toolbox, self._journal, self._feed, self._clock = toolbox, journal, feed, clock
         self._ledger = self.state.ledger

@@ -24,7 +24,7 @@ REJECTED = "Your answer is rejected: {reason}\nCorrect it, and answer again in t
 
 
 class RunOutput:
-    """Output of one run, as far as it is known."""
+    """Output of one run, if it is known."""
 
     __slots__ = ("_plan", "_state", "mend", "problems", "raw", "value")
 

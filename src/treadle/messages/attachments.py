@@ -40,14 +40,15 @@ def content(path: Path, named: str, *, in_place: bool = False) -> bytes:
     """Return the content of a regular file. Arguments and errors as for `attachment`."""
     try:
         if not path.is_file():
-            raise AgentError("invalid", f"{named} is not a file")
+            fault = "is not a regular file" if path.exists() else "does not exist"
+            raise AgentError("invalid", f"{named} {fault}")
         if path.stat().st_size > FILE_BYTES_MAX:
             raise AgentError(
                 "invalid", f"{named} is larger than {FILE_BYTES_MAX // 1024 // 1024} MiB"
             )
         return read_checked(path, in_place=in_place)
     except OSError as e:
-        raise AgentError("invalid", f"{named} cannot be read: {e.strerror or e}") from e
+        raise AgentError("invalid", f"cannot read {named}: {e.strerror or e}") from e
 
 
 def media_type(path: Path) -> str | None:

@@ -222,7 +222,7 @@ def decode_message(data: bytes) -> Message:
 
 
 def _decode_strange(data: bytes) -> Message:
-    """Decode a message of a newer version field by field, keeping unknown parts as they are."""
+    """Decode a message of a newer version field by field, keeping unknown parts unchanged."""
     try:
         text = data.decode()
         fields = members(text)

@@ -139,7 +139,7 @@ class MediaPart(
             raise AgentError(
                 "invalid",
                 (
-                    f"a MediaPart needs exactly one of data and url, this one "
+                    f"a MediaPart needs either data or url: this one "
                     f"({self.media_type!r}) has {'both' if self.data else 'neither'}"
                 ),
             )
@@ -174,7 +174,7 @@ class MediaPart(
             with open(path, "rb") as file:
                 data = file.read()
         except OSError as e:
-            raise AgentError("invalid", f"{name!r} cannot be read: {e.strerror or e}") from e
+            raise AgentError("invalid", f"cannot read {name!r}: {e.strerror or e}") from e
         return cls.from_bytes(data, media_type, name=os.path.basename(name))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -63,7 +63,7 @@ async def handed_over(
     if one is None:
         raise AgentError(
             "invalid",
-            f"agent {plan.agent!r} has no handoff to {call.hands_to!r} any more: resume the run "
+            f"agent {plan.agent!r} no longer has a handoff to {call.hands_to!r}: resume the run "
             "with an agent that has it",
         )
     definition = _known(one, agents, find)

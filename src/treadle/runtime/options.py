@@ -156,7 +156,8 @@ def check_words(options: Mapping[str, Any]) -> None:
     if not isinstance(options.get("user_id"), str | None):
         raise AgentError(
             "invalid",
-            f"user_id= is {type(options['user_id']).__name__}: pass a string, like str(id)",
+            f"user_id= is a value of type {type(options['user_id']).__name__}: pass a string, "
+            "like str(id)",
         )
 
 

@@ -154,8 +154,8 @@ def system_again(
     values = agent.values_again(msgspec.json.decode(started.inputs, type=dict[str, Any]))
     system = agent.system(values)
     gone = [
-        f"agent {agent.name!r} has no tool {tool.name!r} any more, which this run offers: calls of "
-        "it are refused"
+        f"agent {agent.name!r} no longer has the tool {tool.name!r}, which this run offers: calls "
+        "to it are refused"
         for tool in agent.own_tools
         if isinstance(tool, GoneTool)
     ]

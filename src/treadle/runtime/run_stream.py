@@ -180,7 +180,7 @@ class RunStream(ReadableStream[Out]):
 async def collect(
     start: Callable[[EventStream | None], Awaitable[RunHandle[Out]]], listeners: Listeners | None
 ) -> RunResult[Out]:
-    """Return the result of a run. Without subscribers, it has no events and no task of its own."""
+    """Return the result of a run. Without subscribers, it has no events and no separate task."""
     if listeners is None:
         job = await start(None)
         await job.drive(job)

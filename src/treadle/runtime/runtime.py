@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from treadle._internal import idle_threads
 from treadle._internal.clock import Clock
-from treadle._internal.other_names import missing
+from treadle._internal.other_names import hinted, missing
 from treadle.agents.agent import Agent, Deps
 from treadle.agents.registry import AgentRegistry
 from treadle.config import Config, completed, load
@@ -110,6 +110,7 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
         def __exit__(self, *exc: object) -> None: ...
 
     @classmethod
+    @hinted
     def open(
         cls,
         url: str = "memory:",
@@ -131,7 +132,7 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
         both. `retries`: policy for failed requests; None: three retries. `treadle.retry.PATIENT`
         waits out overloads. `tracer`: observer of runs, such as `treadle.telemetry.otel_tracer()`.
         `hooks`: hooks of all runs, called before those of their agents. `on_close`: effect of
-        closing on runs in progress. "let_go" stops them so that they can be resumed at once;
+        closing on runs in progress. "let_go" stops them so that they can be resumed immediately;
         "cancel" ends them as `cancelled`. None: "let_go", or "cancel" for a journal in memory.
         Raises AgentError(invalid) for a journal that cannot be opened.
         """

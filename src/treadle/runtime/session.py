@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Generic, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, Protocol, TypedDict
 
 from typing_extensions import Unpack
 
-from treadle._internal.other_names import OPTIONS
+from treadle._internal.other_names import OPTIONS, missing
 from treadle._internal.redaction import Secret
 from treadle.agents.agent import Agent, Deps
 from treadle.errors import AgentError
@@ -168,10 +168,7 @@ def check_options(options: Mapping[str, object], known: type[Any]) -> None:
     names: frozenset[str] = known.__optional_keys__
     if strange := sorted(set(options) - names):
         meant = _meant(strange[0], sorted(names))
-        raise AgentError(
-            "invalid",
-            (f"a run has no option {strange[0]!r}; {meant}its options: {', '.join(sorted(names))}"),
-        )
+        raise AgentError("invalid", f"a run has no option {strange[0]!r}{meant}")
     for name, (kind, like) in _KINDS.items():
         if (given := options.get(name)) is not None and not isinstance(given, kind):
             raise AgentError("invalid", f"{name}= is a {type(given).__name__}: pass {like}")
@@ -198,18 +195,18 @@ def _is_async(told: object) -> bool:
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
-    """Return a hint for an unknown option: its proper location or the nearest name, if any."""
+    """Return the end of the message: the argument to use instead, or the nearest name and all."""
     if name in OPTIONS:
-        return f"{OPTIONS[name]}; "
+        return f": {OPTIONS[name]}"
     limit = _OTHER_NAMES.get(name, name)
     if limit in Limits.__struct_fields__:
-        return f"use limits=Limits({limit}=…); "
+        return f": use limits=Limits({limit}=…)"
     if name in Settings.__struct_fields__:
-        return f"use settings=Settings({name}=…); "
+        return f": use settings=Settings({name}=…)"
     if name in Agent.__dataclass_fields__:
-        return f"{name}= is an option of the agent; "
+        return f": pass {name}= to the agent"
     near = closest(name, known)
-    return f"did you mean {near!r}? " if near else ""
+    return f"{f': did you mean {near!r}?' if near else '.'} Its options: {', '.join(known)}"
 
 
 def listeners_of(options: RunOptions | ResumeOptions | ForkOptions) -> Listeners | None:
@@ -277,6 +274,11 @@ class Session(Generic[Deps, Out]):
         self.id, self.limit = session_id, limit
         self._agent = agent
         self._driver = driver
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            raise missing("Session", name)
 
     @property
     def agent(self) -> Agent[Deps, Out]:

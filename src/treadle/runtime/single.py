@@ -50,8 +50,8 @@ def _refuse_what_is_kept(options: RunOptions) -> None:
             raise AgentError(
                 "invalid",
                 (
-                    f"{lost}. Keep it with journal='sqlite:///runs.db', or run it in a Runtime of "
-                    "your own"
+                    f"{lost}. Keep it with journal='sqlite:///runs.db', or run it in your own "
+                    "Runtime"
                 ),
             )
 

@@ -41,7 +41,7 @@ class MessageStore(Protocol):
 
 
 class StoredSession(Generic[Deps, Out]):
-    """A conversation in a store of your own. The journal remains the record of each run.
+    """A conversation in your own store. The journal remains the record of each run.
 
     The id of a run follows from the session and its last message, so of several callers that send
     at the same time, one starts a run.

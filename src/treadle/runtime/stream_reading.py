@@ -8,8 +8,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Generic, Self, cast
+from typing import TYPE_CHECKING, Generic, Never, Self, cast
 
+from treadle._internal.other_names import missing
 from treadle.errors import AgentError
 from treadle.loop.loop import Run
 from treadle.messages.events import Event, TextDelta
@@ -18,6 +19,11 @@ from treadle.messages.result import Out, RunResult
 
 class ReadableStream(ABC, Generic[Out]):
     """Events of a run in progress, and what can be read from them."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            raise missing(type(self).__name__, name)
 
     @property
     @abstractmethod
@@ -102,7 +108,7 @@ class ReadableStream(ABC, Generic[Out]):
         """Run, and iterate over the events as server-sent events (`Event.to_sse`):
         `StreamingResponse(runtime.stream(…).sse(), media_type="text/event-stream")`.
 
-        Starts the run by itself, so there is no `async with`. Cancellation, such as a client that
+        Starts the run itself, so there is no `async with`. Cancellation, such as a client that
         disconnects, cancels the run.
         """
         async with self:

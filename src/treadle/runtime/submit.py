@@ -74,8 +74,8 @@ def check_queue(known: Collection[str], queue: str) -> None:
         raise AgentError(
             "invalid",
             (
-                f"there is no queue {queue!r}: available: {', '.join(known)}; others are named in "
-                "the configuration, under queues:"
+                f"unknown queue {queue!r}. Available: {', '.join(known)}. To add it, "
+                "list it under queues in the configuration"
             ),
         )
 

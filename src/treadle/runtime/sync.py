@@ -20,6 +20,7 @@ import anyio
 from anyio.from_thread import BlockingPortal
 from typing_extensions import Unpack
 
+from treadle._internal.other_names import hinted
 from treadle.agents.agent import Agent, Deps
 from treadle.config import Config
 from treadle.errors import AgentError
@@ -51,6 +52,7 @@ class OpenOptions(TypedDict, total=False):
     on_close: OnClose | None
 
 
+@hinted
 def open(url: str = "memory:", **options: Unpack[OpenOptions]) -> SyncRuntime:
     """Open a runtime for code without an event loop.
 

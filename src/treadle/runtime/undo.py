@@ -246,7 +246,7 @@ def _kept(store: Undo, told: Sequence[RunCalls]) -> _Kept:
         except OSError as e:
             raise AgentError(
                 "agent",
-                f"the stored copies in {str(store.folder)!r} cannot be read: {e.strerror or e}",
+                f"cannot read the stored copies in {str(store.folder)!r}: {e.strerror or e}",
             ) from e
         left += (one for call in calls if (one := _left(info, call, kept)) is not None)
         for call in calls:

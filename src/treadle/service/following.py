@@ -80,7 +80,7 @@ async def follow(
 
 async def notices(service: Service, scope: Scope, name: str) -> Response:
     """Stream the notices that `ServiceHost.notify` sends to this user under this name. The first is
-    sent at once.
+    sent immediately.
 
     Raises Problem(429).
     """

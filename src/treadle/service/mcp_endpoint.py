@@ -267,7 +267,7 @@ async def _unheard(message: Message) -> None: ...
 
 
 def _manager(service: Service) -> StreamableHTTPSessionManager:
-    assert service.application.mcp is not None, "the route is there only then"
+    assert service.application.mcp is not None, "the route exists only then"
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # noqa: PLC0415  half a second, for those who ask
     from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415  deferred: slow import
 

@@ -56,7 +56,7 @@ class Passwords:
     ) -> bool:
         """Return True if `password` matches the hash `stored`.
 
-        None stands for an unknown account and takes as long as a wrong password.
+        None means an unknown account and takes as long as a wrong password.
         """
         return await self._lanes[trusted].run(
             network, lambda: self._fits(_normal(password), stored)

@@ -1,5 +1,5 @@
 """Authentication of requests. The token is verified and its login looked up on each request, so a
-revocation takes effect at once. Entry point: `SignedIn`.
+revocation takes effect immediately. Entry point: `SignedIn`.
 
     @router.get("/tasks")
     async def tasks(scope: SignedIn) -> …

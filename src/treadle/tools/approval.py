@@ -131,7 +131,7 @@ def check_texts(name: str, given: object) -> None:
         raise AgentError(
             "invalid",
             (
-                f"{name}= takes a string for each call, like {name}={{'call_1': '…'}}; write other "
-                "values as JSON"
+                f"{name}= takes a string for each call, like {name}={{'call_1': '…'}}; encode "
+                "other values as JSON"
             ),
         )

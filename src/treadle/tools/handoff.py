@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeAlias, cast, get_args
 
 from treadle._internal.json_text import JsonText, decode_json
+from treadle._internal.other_names import hinted
 from treadle.errors import AgentError
 from treadle.messages.message import Message
 from treadle.models.model import ToolDefinition
@@ -78,6 +79,7 @@ class Handoff(Generic[DepsIn, OutOf]):
         return found if isinstance(found, str) else ""
 
 
+@hinted
 def handoff(
     agent: SpawnedAgent[DepsIn, OutOf] | str,
     *,

@@ -288,14 +288,14 @@ class GoneTool:
     def parse(self, arguments_json: JsonText) -> Any:
         """Reject the call. Always raises InvalidArguments."""
         raise InvalidArguments(
-            f"{self.name} is not available any more. Go on without it, or tell the user."
+            f"{self.name} is no longer available. Continue without it, or inform the user."
         )
 
     def touches(self, arguments: Any, cwd: Path) -> Touched | None:
         return Touched()
 
     async def execute(self, ctx: ToolContext[Any], arguments: Any) -> ToolOutput:
-        raise AssertionError("no arguments fit a tool that is gone")
+        raise AssertionError("no arguments fit a tool that was removed")
 
     async def probe(self, ctx: ToolContext[Any], arguments: Any) -> ProbeAnswer:
         return None

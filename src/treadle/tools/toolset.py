@@ -36,8 +36,8 @@ class Toolset(Sequence[Tool[Deps]], Generic[Deps]):
                 raise AgentError(
                     "invalid",
                     f"{getattr(one, '__name__', None) or repr(one)} in a Toolset is not a tool: "
-                    "put @tool above a function; pass an agent in tools= beside the set, and an "
-                    "MCP server in mcp_servers=",
+                    "put @tool above a function; pass an agent in tools= next to the set, and "
+                    "an MCP server in mcp_servers=",
                 )
 
     def __repr__(self) -> str:

@@ -69,7 +69,7 @@ def highlighted(code: str, language: str, drawing: Drawing) -> Text:
 
 
 def language_of(path: str) -> str:
-    """Return the language of a file by its extension; an unknown extension is returned as it is."""
+    """Return the language of a file by its extension; returns an unknown extension."""
     ending = PurePath(path).suffix[1:].lower()
     return _ENDINGS.get(ending, ending)
 

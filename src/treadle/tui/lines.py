@@ -121,7 +121,7 @@ async def _hear(chat: Chat, screen: PlainScreen) -> None:
 
 def _read(heard: Callable[[str | None], bool]) -> None:
     """Read lines in a thread until `heard` returns False or the input has ended twice, because the
-    first end may answer a question. None stands for an end.
+    first end may answer a question. None means the end of the input.
     """
     ends = 0
     while ends < ENDS:

@@ -43,7 +43,7 @@ _TASK = re.compile(r"\[([ xX])\] ")
 def drawn(source: str, drawing: Drawing) -> Markdown:
     """Return a renderable of a Markdown text.
 
-    A `SourcePiece` continues the one before it; any other text stands alone.
+    A `SourcePiece` continues the one before it; any other text is complete.
     """
     return Markdown(source, drawing)
 

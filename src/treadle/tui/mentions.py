@@ -183,7 +183,7 @@ def _listing(path: Path, named: str) -> Part:
                 revealed_line(entry.name) + ("/" if entry.is_dir() else "") for entry in entries
             )
     except OSError as e:
-        raise AgentError("invalid", f"{named} cannot be read: {e.strerror or e}") from e
+        raise AgentError("invalid", f"cannot read {named}: {e.strerror or e}") from e
     more = [f"… and {len(names) - NAMES_MAX} more"] if len(names) > NAMES_MAX else []
     shown = "\n".join((*names[:NAMES_MAX], *more))
     return TextPart(text=f"<directory path={named[1:]!r}>\n{shown}\n</directory>")

@@ -31,7 +31,7 @@ T = TypeVar("T")
 ROWS_MAX: Final = 20
 """Maximum height in rows, whatever the height of the terminal."""
 WIDE: Final = 100
-"""Width from which the preview is beside the list."""
+"""Minimum width for a preview next to the list."""
 UNDER_ROWS: Final = 9
 """Height from which the preview is below the list."""
 PREVIEW_LINES: Final = 200

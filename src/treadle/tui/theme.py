@@ -23,7 +23,7 @@ _TOOLKIT_COLOURS: Final = {"white": "ansigray", "bright_white": "ansiwhite"}
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Choice of colours and glyphs. Equal themes draw alike."""
+    """Choice of colours and glyphs. Equal themes draw the same."""
 
     name: Literal["dark", "light", "none"] = "dark"
     depth: Depth = 24

@@ -332,7 +332,7 @@ class Transcript:
 
 
 def _is_of_room(receipt: object) -> bool:
-    """Return True if the compaction freed context. Other omissions have warnings of their own."""
+    """Return True if the compaction freed context. Other omissions have their own warnings."""
     fields = cast("dict[str, object]", receipt) if isinstance(receipt, dict) else {}
     return fields.get("kind") != "withdrawn" and "unseen" not in fields
 

@@ -402,7 +402,7 @@ async def test_a_run_of_a_process_that_died_goes_on_under_the_same_grant(people:
                 if isinstance(event, events.ToolCallAsked):
                     runtime.let_go()
         assert (await journal.info(reply.run_id)).status == "stopped"
-        with pytest.raises(AgentError, match="there is no run"):
+        with pytest.raises(AgentError, match="unknown run"):
             await ada.runner().resume(reply.run_id, replace(ada.context, user_id="eve"))
         result = await ada.runner().resume(reply.run_id, ada.context)
     assert result.response == "I've removed 'milk' from your tasks."

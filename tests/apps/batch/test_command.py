@@ -68,7 +68,7 @@ def test_prompts_come_from_standard_input(cli: Work) -> None:
     [
         ((), "there is no prompt"),
         (("",), "a PROMPT is empty"),
-        (("--from", "nowhere"), "'nowhere' cannot be read"),
+        (("--from", "nowhere"), "cannot read 'nowhere'"),
         (("--from", "empty"), "'empty/nothing' is empty"),
         (("--from", "binary"), "not UTF-8"),
         (("x", "--resume", "last"), "--resume continues a batch as it was started"),
@@ -623,7 +623,7 @@ def test_a_batch_that_was_killed_goes_on_with_its_agent(cli: Work) -> None:
             "agent 'guide' has no input 'whom': did you mean 'who'?",
         ),
         (("--input", "who=Ada"), "--input who=Ada belongs to an agent: name it with --agent"),
-        (("--output-schema", "nowhere.json"), "--output-schema 'nowhere.json' cannot be read"),
+        (("--output-schema", "nowhere.json"), "cannot read --output-schema 'nowhere.json'"),
     ],
 )
 def test_what_is_wrong_with_an_agent_is_said_before_a_batch_begins(

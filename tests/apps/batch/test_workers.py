@@ -152,7 +152,7 @@ def test_a_signal_ends_the_runs_of_the_batch_and_it_can_go_on(cli: Work) -> None
     ("arguments", "said"),
     [
         (("x", "--queue", "emails"), "add --workers"),
-        (("x", "--workers", "--queue", "nope"), "there is no queue 'nope'"),
+        (("x", "--workers", "--queue", "nope"), "unknown queue 'nope'"),
         (("x", "--workers", "--allow", "ls"), "pass it to `treadle worker`"),
         (("x", "--detach", "--output", "json"), "give it to --resume ID"),
         (("x", "--detach", "-o", "report.txt"), "cannot be used with -o"),

@@ -290,7 +290,7 @@ def test_files_are_those_of_pydantic_evals(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("cases: 3", "has no list of cases"),
-        ("[", "cannot be read"),
+        ("[", "cannot read"),
         ("cases: [{name: x}]", "case 1 has no inputs"),
         ("cases: [{inputs: x, evaluators: [IsInstance]}]", "there is no evaluator 'IsInstance'"),
         ("cases: [{inputs: x, evaluators: [{Contains: {text: y}}]}]", "no argument 'text'"),

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class FrozenLoop(asyncio.SelectorEventLoop):
-    """Event loop whose clock stands still, so that no timeout expires between two operations."""
+    """Event loop whose clock is stopped, so that no timeout expires between two operations."""
 
     def time(self) -> float:
         return 1_000.0

@@ -130,7 +130,7 @@ async def test_tables_of_another_program_are_left_alone(postgres_url: str, look:
     look("create table treadle.looms(a integer)")
     with refuses(
         "invalid",
-        "the schema treadle of .* contains 'looms' but no journal: give the journal a database of its own",
+        "the schema treadle of .* contains 'looms' but no journal: give the journal its own database",
     ):
         open_journal(postgres_url)
     assert look("select count(*) from pg_tables where schemaname = 'treadle'") == [(1,)]

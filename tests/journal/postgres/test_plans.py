@@ -37,7 +37,7 @@ async def _drive(journal: Journal) -> None:
 
 
 async def _unknown(journal: Journal) -> None:
-    with pytest.raises(AgentError, match="there is no run"):
+    with pytest.raises(AgentError, match="unknown run"):
         await journal.info("nobody's")
 
 

@@ -82,7 +82,7 @@ async def test_two_results_of_two_calls_in_one_append_are_none_where_one_is_refu
 async def test_a_run_has_an_id_that_the_tables_can_hold(journal: Journal, run_id: str) -> None:
     with refuses("invalid", "is not a run id"):
         await journal.begin(started(run_id))
-    with refuses("invalid", "there is no run"):
+    with refuses("invalid", "unknown run"):
         await journal.read(run_id)
     assert journal.sessions.get(run_id) is None
     assert await journal.runs(session_id=run_id) == []

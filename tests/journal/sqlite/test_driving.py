@@ -135,7 +135,7 @@ async def test_call_ids_that_utf_8_cannot_hold_are_told_apart(journal: SqliteJou
 async def test_a_run_id_that_utf_8_cannot_hold_is_refused(journal: SqliteJournal) -> None:
     with refuses("invalid", "is not a run id"):
         await journal.begin(started("\ud800"))
-    with refuses("invalid", "there is no run"):
+    with refuses("invalid", "unknown run"):
         await journal.read("\ud800")
 
 
@@ -229,7 +229,7 @@ async def test_among_many_runs_the_newest_is_the_one_that_was_probably_meant(
     await says(journal, "run_new", "hello", "hello")
     with pytest.raises(UnknownRun) as caught:
         await journal.info("rum_new")
-    assert caught.value.message == "there is no run 'rum_new' here. Did you mean run_new?"
+    assert caught.value.message == "unknown run 'rum_new'. Did you mean run_new?"
     assert len(caught.value.args[1]) == NEAR_MOST, "the read is bounded"
     with refuses("invalid", r"Did you mean run_old or run_new\?"):
         await journal.info("run_")

@@ -368,7 +368,7 @@ def test_no_room_for_the_file_beside_it_is_no_fault_of_the_disk() -> None:
         ),
         (
             apsw.CantOpenError,
-            "the journal 'j' cannot be opened (CantOpenError: why): done. See that its directory is there and is writable",
+            "the journal 'j' cannot be opened (CantOpenError: why): done. Check that its directory exists and is writable",
         ),
         (
             apsw.IOError,

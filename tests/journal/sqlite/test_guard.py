@@ -152,7 +152,7 @@ async def test_a_run_that_waits_is_stopped_once_the_locks_are_gone(
     open(f"{path}-shm").close()
     with anyio.fail_after(20):
         await stopped.wait()
-    with refuses("agent", "is not used any more"):
+    with refuses("agent", "is no longer used"):
         await writer.append([fact("more")])
 
 
@@ -208,7 +208,10 @@ async def test_nothing_is_appended_after_the_files_have_changed(
     writer = await journal.begin(started())
     change(path)
     error = await lost(writer)
-    assert (error.kind, "Put its files back as they were" in error.message) == ("agent", True)
+    assert (error.kind, "Restore its files, and restart this process" in error.message) == (
+        "agent",
+        True,
+    )
     with refuses("agent", why):
         await writer.append([fact("more")])
 

@@ -135,7 +135,7 @@ async def test_a_run_that_was_pruned_meanwhile_is_not_forked(journal: SqliteJour
     fork = Fork(run_id="old", turn=1, seq=2)
     await journal.load_fork(fork)
     await journal.prune(at(5), apply=True)
-    with refuses("invalid", "there is no run 'old' here"):
+    with refuses("invalid", "unknown run 'old'"):
         await journal.begin(started("fork", "and?", fork=fork))
     assert await journal.runs() == []
 

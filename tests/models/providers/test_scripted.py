@@ -326,7 +326,7 @@ def test_a_bad_file_is_named_with_what_is_wrong(tmp_path: Path, content: bytes, 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.json", tmp_path):
-        with pytest.raises(AgentError, match="cannot be read") as caught:
+        with pytest.raises(AgentError, match="cannot read") as caught:
             ScriptedModel.from_file(path)
         assert caught.value.kind == "invalid"
         assert str(path) in str(caught.value)

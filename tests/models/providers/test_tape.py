@@ -402,7 +402,7 @@ async def test_a_tape_of_a_newer_version_is_refused_clearly(tape: Path) -> None:
 
 def test_a_tape_that_is_not_there_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.tape", tmp_path):
-        with pytest.raises(AgentError, match="cannot be read") as caught:
+        with pytest.raises(AgentError, match="cannot read") as caught:
             TapeModel(path)
         assert caught.value.kind == "invalid"
         assert str(path) in str(caught.value)

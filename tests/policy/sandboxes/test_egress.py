@@ -309,7 +309,7 @@ async def test_where_it_cannot_be_made_commands_have_no_network(
     )
     assert said.startswith("held\n")
     assert os.readlink("/proc/self/ns/net") not in said
-    assert "commands have no network: the one of their own could not be made: " in said
+    assert "commands have no network, because theirs could not be created: " in said
     await place.run("true")
     assert len(place.warned) == 1
 

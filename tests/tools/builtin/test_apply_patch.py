@@ -169,9 +169,9 @@ def test_a_hunk_is_found(before: str, diff: str, after: str) -> None:
         (
             TWICE,
             "@@\n-        x = 1\n+        x = 2",
-            "its lines stand in 2 places, at lines 3, 7. Add more lines around",
+            "its lines occur in 2 places, at lines 3, 7. Add more lines around",
         ),
-        ("a\nb\n", "@@\n-c\n+d", "its lines were not found. Nothing like it is there"),
+        ("a\nb\n", "@@\n-c\n+d", "its lines were not found. No similar text exists"),
         (
             "retries = 1\n",
             "@@\n-retries = 11\n+retries = 3",
@@ -180,10 +180,10 @@ def test_a_hunk_is_found(before: str, diff: str, after: str) -> None:
         (
             "a\nb\n",
             "@@ nowhere\n-a\n+b",
-            "no line 'nowhere', which stands behind '@@', is in the file",
+            "no line 'nowhere', which follows '@@', is in the file",
         ),
         ("a\nb\n", "@@\n+c", "it only adds lines, and nothing says where"),
-        ("a\nb\n", "@@\n-b\n+c\n@@\n-a\n+d", "Hunk 2 of 2: its lines stand only above line 3"),
+        ("a\nb\n", "@@\n-b\n+c\n@@\n-a\n+d", "Hunk 2 of 2: its lines occur only above line 3"),
     ],
 )
 def test_a_hunk_that_does_not_fit_says_why(before: str, diff: str, why: str) -> None:

@@ -186,7 +186,7 @@ async def test_bytes_of_an_unknown_encoding_stay_and_nothing_foreign_is_put_amon
     await use(READ, path="a")
     await use(EDIT, path="a", edits=one("name", "other"))
     assert (tmp_path / "a").read_bytes() == data.replace(b"name", b"other")
-    with pytest.raises(ToolFailed, match="'ł' cannot stand in 'a', which is not UTF-8"):
+    with pytest.raises(ToolFailed, match="'ł' cannot occur in 'a', which is not UTF-8"):
         await use(EDIT, path="a", edits=one("other", "młot"))
 
 
@@ -241,7 +241,7 @@ async def test_new_is_indented_with_tabs_where_the_file_is(use: Use, tmp_path: P
 async def test_places_alike_but_for_white_space_must_be_one(use: Use, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("  x = 1\n    x = 1\n")
     await use(READ, path="a")
-    with pytest.raises(ToolFailed, match="alike but for white space in 2 places, at lines 1, 2"):
+    with pytest.raises(ToolFailed, match="differs only in white space in 2 places, at lines 1, 2"):
         await use(EDIT, path="a", edits=one("\tx = 1", "y"))
 
 

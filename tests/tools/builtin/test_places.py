@@ -203,7 +203,7 @@ def test_what_is_swapped_between_the_look_and_the_opening_is_not_opened(
     with Swapped(str(root), os.open(root, os.O_RDONLY)) as folder:
         before = len(os.listdir(descriptors)) if descriptors.exists() else 0
         with pytest.raises(
-            OSError, match="symbolic links" if other == "a link" else "no file any more"
+            OSError, match="symbolic links" if other == "a link" else "no longer a file"
         ):
             folder.open_file("a")
         assert (len(os.listdir(descriptors)) if descriptors.exists() else 0) == before

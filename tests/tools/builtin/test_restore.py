@@ -115,7 +115,7 @@ async def test_what_somebody_changed_since_is_left_and_said(desk: Desk) -> None:
     (desk.root / "linked").unlink()
     (desk.root / "linked").symlink_to("changed")
     told = desk.told()
-    assert told["changed"] == told["made"] == "refused it has changed since"
+    assert told["changed"] == told["made"] == "refused it has been changed since"
     assert told["removed"] == "refused it has been removed since"
     assert told["linked"].startswith("refused ")
     assert {(desk.root / name).read_text() for name in ("changed", "made", "linked")} == {"mine\n"}

@@ -183,7 +183,7 @@ def test_booleans_are_schemas_too() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"name": "a b"}, "the name 'a b'"),
+        ({"name": "a b"}, "'a b' is not a valid tool name"),
         ({"effect": "never"}, "effect='never'"),
         ({"execute": 3}, "cannot be called"),
     ],

@@ -137,7 +137,7 @@ def test_a_command_is_completed_behind_a_slash(chat: Terminal) -> None:
 
 def test_an_unknown_command_gives_the_nearest_ones_and_stays_in_the_input(chat: Terminal) -> None:
     chat.say("/modle")
-    chat.sees("there is no command /modle: did you mean /mode")
+    chat.sees("unknown command /modle: did you mean /mode")
     chat.sees("› /modle\n")
 
 

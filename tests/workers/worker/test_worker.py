@@ -381,7 +381,7 @@ async def test_a_run_that_waits_for_a_person_leaves_its_slot_and_goes_on_when_it
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"queues": ["nightly"]}, "no queue 'nightly'"),
+        ({"queues": ["nightly"]}, "unknown queue 'nightly'"),
         ({"queues": []}, "at least"),
         ({"slots": 0}, "at least"),
         (

@@ -159,7 +159,7 @@ async def add_task(body: NewTask, scope: SignedIn, service: TheService) -> TaskO
 )
 async def task_events(scope: SignedIn, service: TheService) -> Response:
     """Stream server-sent events, each of which asks the client to reload the tasks. The first is
-    sent at once.
+    sent immediately.
     """
     return await notices(service, scope, NOTICE)
 

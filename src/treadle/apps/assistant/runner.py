@@ -171,8 +171,8 @@ class AgentRunner:
     ) -> None:
         """Create a runner. `model`: None selects the rule-based model, which needs no key.
 
-        The caller owns and closes `runtime`. Without one, each run has an in-memory runtime of its
-        own, which is closed with the run.
+        The caller owns and closes `runtime`. Without one, each run has its own in-memory runtime, which
+        is closed with the run.
         """
         self._database = (
             session_factory if isinstance(session_factory, Database) else Database(session_factory)
@@ -265,7 +265,7 @@ class AgentRunner:
         runtime, scope = await self._entered(stack), _scope(context, "journal")
         state = await runtime.journal.load(run_id)
         if state.started is None or state.started.user_id != context.user_id:
-            raise AgentError("invalid", f"there is no run {run_id!r}")
+            raise AgentError("invalid", f"unknown run {run_id!r}")
         before = await runtime.events(run_id)
         if state.finished is not None:
             return _Begun(before, None)

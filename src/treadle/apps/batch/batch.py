@@ -62,7 +62,7 @@ class Terms(Value, frozen=True, kw_only=True):
 
 
 class Batch(Value, frozen=True, kw_only=True):
-    """Batch as it was started; a resume may change only its terms."""
+    """Batch with its original options; a resume may change only its terms."""
 
     id: str
     prompts: tuple[str, ...]

@@ -44,7 +44,9 @@ async def begin(
             )
     elif terms.at_once and len(prompts) > 1 and terms.mode != "plan":
         watcher.warns(
-            "several prompts work in the same folder at once and may overwrite each other's "
+            "several prompts work in the same folder at the same time and may overwrite "
+            "each "
+            "other's "
             "changes: use --worktree to give each its own"
         )
     return Logbook.begin(

@@ -26,7 +26,7 @@ def prompts_of(path: Path) -> list[str]:
         )
     except OSError as e:
         raise AgentError(
-            "invalid", f"the folder {str(path)!r} cannot be read: {e.strerror or e}"
+            "invalid", f"cannot read the folder {str(path)!r}: {e.strerror or e}"
         ) from e
     found = [(file, _read(file).strip()) for file in files]
     if empty := [str(file) for file, text in found if not text]:
@@ -44,7 +44,7 @@ def _read(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(BYTES_MAX + 1)
     except OSError as e:
-        raise AgentError("invalid", f"{str(path)!r} cannot be read: {e.strerror or e}") from e
+        raise AgentError("invalid", f"cannot read {str(path)!r}: {e.strerror or e}") from e
     if len(data) > BYTES_MAX:
         raise AgentError(
             "invalid",

@@ -53,7 +53,7 @@ class Dataset:
         try:
             found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as e:
-            raise AgentError("invalid", f"the dataset {str(path)!r} cannot be read: {e}") from e
+            raise AgentError("invalid", f"cannot read the dataset {str(path)!r}: {e}") from e
         if not isinstance(found, dict) or not isinstance(
             cases := cast("dict[str, Any]", found).get("cases"), list
         ):

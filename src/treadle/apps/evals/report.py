@@ -122,7 +122,7 @@ class EvalReport(Value, frozen=True, kw_only=True, omit_defaults=False):
         return "\n".join([*lines, f"before  {before.summary}", f"now     {self.summary}"])
 
     def to_html(self) -> str:
-        """Return a page of its own, without scripts or references to other files."""
+        """Return a complete page, without scripts or references to other files."""
         rows = "".join(
             f"<tr class={'passed' if case.passed else 'failed'}><td>{escape(case.name)}</td>"
             f"<td>{'passed' if case.passed else 'failed'}</td><td>{escape(case.output)}</td>"

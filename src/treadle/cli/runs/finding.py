@@ -86,4 +86,4 @@ def no_runs(given: str) -> NoReturn:
 
 def _none_yet(given: str) -> str:
     none = "there are no runs yet"
-    return none if given == LAST else f"there is no run {given!r}: {none}"
+    return none if given == LAST else f"unknown run {given!r}: {none}"

@@ -28,7 +28,7 @@ COMMANDS = {
     ),
     "replay": (
         "treadle.cli.runs.replay:replay",
-        "Print a run as it was. Calls no model, runs no tool.",
+        "Print a run again. Calls no model, runs no tool.",
     ),
     "fork": (
         "treadle.cli.runs.fork:fork",

@@ -104,7 +104,7 @@ def _read(file: Path, name: str) -> tuple[list[bytes], Unsigned]:
             unsigned = Unsigned(lines_of(stream), home(os.environ))
             return read_lines(unsigned, name), unsigned
     except OSError as e:
-        raise CommandFailed(f"{str(file)!r} cannot be read: {e.strerror or e}") from e
+        raise CommandFailed(f"cannot read {str(file)!r}: {e.strerror or e}") from e
 
 
 async def _add(
@@ -177,7 +177,7 @@ def _inputs(config: Config, read: Sequence[Entry], given: tuple[str, ...]) -> st
         claimed = revealed_line(json.dumps(stored[name], ensure_ascii=False))
         raise CommandFailed(
             f"the run is not finished, and its file has the input {revealed_line(name)!r}, which "
-            f"would stand in the system prompt: {claimed}. Give your own with --input "
+            f"would be in the system prompt: {claimed}. Give your own with --input "
             f"{revealed_line(name)}=…"
         )
     return encode_json(values).decode()

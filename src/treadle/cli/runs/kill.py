@@ -26,7 +26,7 @@ from treadle.journal.run_info import RunInfo
 def kill(run: str, force: bool, as_json: bool, journal: str | None) -> None:
     """End a run as `cancelled`, whichever process drives it; its open calls get a result.
 
-    A finished run stays as it is.
+    A finished run does not change.
     """
     with failing():
         config = load()

@@ -15,7 +15,7 @@ from treadle.cli.runs.finding import run_argument
 @run_argument
 @output_options
 def replay(**rest: Any) -> None:
-    """Print a run as it was: the same events, except for streamed fragments of text. Calls no model
+    """Print a run again: the same events, except for streamed fragments of text. Calls no model
     and runs no tool.
 
     Exits with 0, however the run ended.

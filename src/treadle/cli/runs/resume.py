@@ -126,7 +126,7 @@ async def _asked(opened: OpenedRun) -> dict[str, Any] | None:
 
 async def _finished(opened: OpenedRun) -> int:
     run_id = opened.info.run_id
-    opened.warn(f"run {run_id} has finished already; this is its result")
+    opened.warn(f"run {run_id} has already finished; this is its result")
     events = await opened.runtime.events(run_id)
     opened.print([event for event in events if isinstance(event, RunEnd)])
     return code_of(await opened.runtime.replay(run_id))

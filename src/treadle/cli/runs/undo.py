@@ -49,8 +49,8 @@ _STYLES: dict[Action, Style] = {
 def undo(run: str, turn: int | None, dry_run: bool, as_json: bool, journal: str | None) -> None:
     """Restore the files that write and edit changed in a run.
 
-    A file that has changed since is left as it is. Changes made by commands cannot be undone; they
-    are listed. Exits with 1 if a file was left.
+    A file that has been changed since is not touched. Changes made by commands cannot be undone;
+    they are listed. Exits with 1 if a file was left.
     """
 
     async def work(place: OpenedJournal) -> UndoneRun:
@@ -96,8 +96,8 @@ def _tell(undone: UndoneRun, cwd: Path, secrets: Redactor, journal: str | None) 
         put("No file was changed by write or edit.")
     if any(file.action == "refused" for file in undone.files):
         put(
-            "A refused file stays as it is. If a later run or turn changed it, undo that one "
-            "first; else change it by hand:"
+            "A refused file is not changed. If a later run or turn changed it, undo that one "
+            "first; otherwise change it by hand:"
         )
         put(f"  {_what_it_wrote(undone.run_id, journal)} contains what this run wrote")
     if undone.not_undoable:

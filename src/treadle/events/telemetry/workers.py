@@ -75,7 +75,7 @@ class QueueDepths:
         return (
             GaugeMetricFamily(
                 "treadle_queue_runs",
-                "Runs of a queue that are not finished, by how they stand.",
+                "Unfinished runs of a queue, by state.",
                 labels=["queue", "state"],
             ),
             GaugeMetricFamily(
@@ -150,7 +150,7 @@ class WorkerMetrics:
         worker = self._worker
         yield GaugeMetricFamily(
             "treadle_worker_slots",
-            "Maximum number of runs that this worker drives at once.",
+            "Maximum number of concurrent runs of this worker.",
             value=worker.slots,
         )
         yield GaugeMetricFamily(

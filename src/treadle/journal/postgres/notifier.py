@@ -167,8 +167,9 @@ class PostgresNotifier:
             self._pause(pause_s)
 
     def _report(self, error: Exception) -> None:
-        """Log a missing privilege once, because unlike a lost connection it does not recover by
-        itself.
+        """Log a missing privilege once, because unlike a lost connection it does not recover on
+        its
+        own.
         """
         if isinstance(error, psycopg.errors.InsufficientPrivilege) and not self._is_refused:
             self._is_refused = True

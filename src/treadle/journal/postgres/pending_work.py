@@ -22,7 +22,7 @@ class PendingAppend(Pending[int]):
     __slots__ = ("append", "maybe")
 
     committing: Final = True
-    """True if its statement commits by itself, so that an error may follow the commit."""
+    """True if its statement commits immediately, so that an error may follow the commit."""
 
     def __init__(self, append: PendingEntries) -> None:
         super().__init__()

@@ -290,7 +290,7 @@ def _version(db: psycopg.Connection, place: str) -> int:
     if is_open:
         reason = (
             f"every role of the server has rights in the schema treadle of {place!r}, so that any "
-            "of them may read runs or stand in for a process of yours: `revoke all on schema "
+            "of them may read runs or impersonate one of your processes: `revoke all on schema "
             "treadle from public`, and grant its rights to the roles of docs/runs.md alone"
         )
         raise AgentError("invalid", reason)
@@ -328,6 +328,6 @@ def _refuse_others(db: psycopg.Connection, place: str) -> None:
     if found is not None:
         reason = (
             f"the schema treadle of {place!r} contains {found[0]!r} but no journal: give the "
-            "journal a database of its own"
+            "journal its own database"
         )
         raise AgentError("invalid", reason)

@@ -28,7 +28,7 @@ _TRIES: Final = 5
 
 
 class FoundShard(NamedTuple):
-    """A database as it was found."""
+    """State in which a database was found."""
 
     record: ShardRecord | None
     """None: it is no shard yet."""

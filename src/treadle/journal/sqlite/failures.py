@@ -45,8 +45,8 @@ def translated(
             )
         case apsw.CantOpenError():
             text = (
-                f"the journal {str(path)!r} cannot be opened ({said}): {done}. See that its "
-                "directory is there and is writable"
+                f"the journal {str(path)!r} cannot be opened ({said}): {done}. Check that its "
+                "directory exists and is writable"
             )
         case apsw.IOError():
             text = (

@@ -72,7 +72,7 @@ class Guard:
         and `share`, or in `leave`.
         """
         self._known: dict[Path, tuple[int, int]] = {}
-        """Files of the journal with their inodes, as they were when the journal was opened."""
+        """Files of the journal with their inodes, recorded when the journal was opened."""
         self._lost: str | None = None
         self._next_check = 0.0
         self._sqlite: dict[Path, int] = {}
@@ -265,12 +265,10 @@ class Guard:
             self._lost = self._broken()
         if self._lost is not None:
             text = (
-                f"the journal {str(self.path)!r} is not used any more: {self._lost}. Nothing was "
+                f"the journal {str(self.path)!r} is no longer used: {self._lost}. Nothing was "
                 "appended since that was seen"
             )
-            raise AgentError(
-                "agent", f"{text}. Put its files back as they were, and start this process again"
-            )
+            raise AgentError("agent", f"{text}. Restore its files, and restart this process")
 
     @property
     def is_lost(self) -> bool:

@@ -88,7 +88,7 @@ def prepare(path: Path) -> None:
             ),
         )
     if path.is_dir():
-        raise AgentError("invalid", f"{str(path)!r} is a directory: name the journal's file")
+        raise AgentError("invalid", f"{str(path)!r} is a directory: give the path of a file")
     _check_file(path)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise AgentError(
@@ -138,7 +138,7 @@ def _check_file(path: Path) -> None:
         if (names := path.stat().st_nlink) > 1:
             text = (
                 f"the journal {str(path)!r} has {names} names (hard links), and each name would "
-                "have a log and locks of its own"
+                "have its own log and locks"
             )
             raise AgentError(
                 "invalid",

@@ -62,7 +62,7 @@ class _Piece(NamedTuple):
 
 
 def view(db: Cursor, session: int, sessions: Sessions, *, before: int | None = None) -> SessionFold:
-    """Return a session's view. `before`: as it was when the run at that position began."""
+    """Return a session's view. `before`: the view when the run at that position began."""
     end = 1 << 62 if before is None else before
     pieces: list[_Piece] = []
     needs = _Needs()

@@ -243,7 +243,7 @@ def _read_script(path: Path) -> list[dict[str, Any]]:
         document: object = json.loads(path.read_bytes())
     except OSError as e:
         raise AgentError(
-            "invalid", f"the script {str(path)!r} cannot be read: {e.strerror or e}"
+            "invalid", f"cannot read the script {str(path)!r}: {e.strerror or e}"
         ) from e
     except (ValueError, RecursionError) as e:
         raise AgentError("invalid", f"the script {str(path)!r} is not JSON: {e}") from e

@@ -249,9 +249,7 @@ def _read_tape(path: Path) -> tuple[_Head, list[_Exchange]]:
     try:
         head, *lines = path.read_bytes().splitlines() or [b""]
     except OSError as e:
-        raise AgentError(
-            "invalid", f"the tape {str(path)!r} cannot be read: {e.strerror or e}"
-        ) from e
+        raise AgentError("invalid", f"cannot read the tape {str(path)!r}: {e.strerror or e}") from e
     try:
         parsed = decode_json(head, _Head)
     except ValueError as e:

@@ -105,6 +105,6 @@ def find_sandbox(own: Path | None) -> Sandbox:
         return (
             Seatbelt(own=own)
             if os.access(PROGRAM, os.X_OK)
-            else NoSandbox(f"{PROGRAM} is not there")
+            else NoSandbox(f"{PROGRAM} does not exist")
         )
     return NoSandbox(f"there is none for {sys.platform}")

@@ -126,7 +126,7 @@ class Egress:
             opening = listen()
         except (OSError, ValueError, subprocess.SubprocessError) as e:
             self._refused[""] = (
-                f"commands have no network: the one of their own could not be made: {e}"
+                f"commands have no network, because theirs could not be created: {e}"
             )
             self._failure = OSError(str(e))
             self._again_at = (

@@ -194,7 +194,7 @@ def _fits(pattern: str, name: str) -> bool:
 @lru_cache(maxsize=32)
 def _below(folder: str) -> dict[str, list[tuple[str, ...]]]:
     """Return the places in one directory of a home directory, by their first component below it;
-    `""` stands for the directory itself.
+    `""` is the directory itself.
     """
     found: dict[str, list[tuple[str, ...]]] = {}
     for place in (*PLACES, *ONLY_IN_HOME):

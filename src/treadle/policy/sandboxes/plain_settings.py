@@ -56,7 +56,7 @@ _PLAIN: Mapping[str, bytes] = dict.fromkeys(_BOOLEANS.split(), BOOLEAN) | {
     "submodule.active": _ANY,
     "submodule*.url": _ANY,
 }
-"""Harmless settings. A star stands for a subsection.
+"""Harmless settings. A star represents a subsection.
 
 Sources: git-config(1), git-lfs-config(5), 2026-11-22.
 """

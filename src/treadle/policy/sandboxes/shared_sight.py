@@ -117,7 +117,7 @@ class SharedSight:
             raise self._unwritable(e) from e
 
     def end(self) -> None:
-        """Record that no command of this process runs any more, inside `held`.
+        """Record that no command of this process is running, inside `held`.
 
         The last process removes the state.
         """

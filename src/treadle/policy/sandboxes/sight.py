@@ -16,8 +16,8 @@ NOT_LOOKED_INTO = frozenset(
         ".gradle", ".terraform", "target",
     }
 )  # fmt: skip
-"""Directories of third-party files, where agents and editors expect no files of their own. They are
-searched only for repositories, as git does.
+"""Directories of third-party files, where agents and editors do not expect their own files. They
+are searched only for repositories, as git does.
 """
 
 

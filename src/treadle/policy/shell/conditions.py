@@ -66,7 +66,7 @@ def judge_test(words: Sequence[ShellWord], looks_at: Callable[[str], CallFinding
             i += 1
         else:
             return CallFinding(
-                FindingKind.UNSURE, f"the test {left[:20]!r} can run what stands in a name"
+                FindingKind.UNSURE, f"the test {left[:20]!r} can run the content of a name"
             )
     return CallFinding(FindingKind.READS)
 

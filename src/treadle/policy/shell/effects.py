@@ -117,7 +117,7 @@ def _module(program: str, words: Sequence[str]) -> str | None:
 def _packages(words: Sequence[str]) -> str | None:
     command = next((word for word in words if not word.startswith("-")), "")
     if command in _INSTALLS:
-        return "installs or removes packages, which can run code of their own"
+        return "installs or removes packages, which can run their own code"
     return "publishes, or signs in to a registry" if command in _PUBLISHES else None
 
 

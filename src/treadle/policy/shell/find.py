@@ -30,7 +30,7 @@ class Find:
     paths: list[str] = field(default_factory=list[str])
     """Reference files of tests such as `-newer`."""
     runs: list[list[str]] = field(default_factory=list[list[str]])
-    """Commands of -exec and similar actions; `{}` stands for the file found."""
+    """Commands of -exec and similar actions; `{}` represents the file found."""
     deletes: bool = False
     unknown: str | None = None
     """The first word that may do more than read."""

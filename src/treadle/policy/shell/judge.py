@@ -265,7 +265,7 @@ class _Line:
             return [
                 CallFinding(
                     FindingKind.UNSURE,
-                    "a pattern in it stands where a program, a format or a pattern is expected",
+                    "it has a pattern in place of a program, a format or a pattern",
                 )
             ]
         return [

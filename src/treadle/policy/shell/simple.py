@@ -127,7 +127,7 @@ class SimpleCommand:
         found = [
             CallFinding(
                 program.kind,
-                f"{argv[0]} does not end by itself, or shows other processes"
+                f"{argv[0]} does not end on its own, or shows other processes"
                 if program.kind is FindingKind.HELD
                 else "",
             )

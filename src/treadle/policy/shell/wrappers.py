@@ -328,7 +328,7 @@ def _shell(argv: Sequence[str], program: str) -> Unwrapped | None:
         elif re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word):
             return Unwrapped(
                 scripts=[argv[i + 1] if i + 1 < len(argv) else ""],
-                adds=f"{program}'s {word} loads files of its own first",
+                adds=f"{program}'s {word} first loads its own files",
             )
         elif not word.startswith(("-", "+")):
             break

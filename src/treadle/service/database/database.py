@@ -154,7 +154,7 @@ class Database:
 
     async def scrub(self, *, wait_s: float = 1) -> None:
         """Remove deleted rows from SQLite's write-ahead log, and return once that is durable.
-        PostgreSQL reclaims their space by itself.
+        PostgreSQL reclaims their space automatically.
 
         If a reader prevents it for longer than `wait_s` seconds, `owes_log` is set: call this again
         until it is not.

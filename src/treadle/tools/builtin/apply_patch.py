@@ -182,7 +182,7 @@ def _planned(ctx: ToolContext[Any], change: FileChange, places: dict[str, Path])
 def _added(place: Path, name: str, change: FileChange) -> _Planned:
     if files.load(place) is not None:
         raise ToolFailed(
-            f"{name} is there already: change it with '*** Update File: {change.path}', or "
+            f"{name} already exists: change it with '*** Update File: {change.path}', or "
             "delete it first."
         )
     new = _encoded(change)

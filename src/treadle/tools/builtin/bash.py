@@ -67,7 +67,7 @@ class Bash(Builtin[BashArguments]):
             },
             "background": {
                 "type": "boolean",
-                "description": "Return at once while it runs. Pass the returned id to bash_output and bash_kill.",  # noqa: E501
+                "description": "Return immediately while it runs. Pass the returned id to bash_output and bash_kill.",  # noqa: E501
             },
         },
         required=["command"],
@@ -211,7 +211,7 @@ def _signal_name(number: int) -> str:
 
 
 async def _begun(ctx: ToolContext[Any], arguments: BashArguments) -> str:
-    """Start a background job. If the command ends at once, report its result directly."""
+    """Start a background job. If the command ends immediately, report its result directly."""
     jobs = ctx.keep(Jobs)
     jobs.check_room()
     reader, writer = pipe()

@@ -197,7 +197,7 @@ def encoded(encoding: Encoding, document: TextDocument, path: str) -> bytes:
     except UnicodeEncodeError as e:
         wrong = e.object[e.start]
         raise ToolFailed(
-            f"{wrong!r} cannot stand in {path!r}, which is {encoding.label}. Nothing was changed.",
+            f"{wrong!r} cannot occur in {path!r}, which is {encoding.label}. Nothing was changed.",
             happened=False,
         ) from e
 

@@ -158,7 +158,7 @@ class OpenFolder:
         held_files.check_opened(fd, name)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise NotARegularFile("no file any more")
+            raise NotARegularFile("no longer a file")
         return fd
 
     def create_file(self, name: str, mode: int) -> int:

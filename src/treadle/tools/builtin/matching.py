@@ -20,8 +20,8 @@ _CHARS_COMPARED = 2_000
 _REGION_LINES = 20
 _NUMBERS_SHOWN = 10
 _BE_UNIQUE = (
-    "Take in more of the lines around the one that is meant, so that it is there only once, or "
-    "set all to true."
+    "Take in more of the lines around the one that is meant, so that it occurs only once, or set "
+    "all to true."
 )
 _NUMBERED = re.compile(r"^ *\d+\t")
 
@@ -90,7 +90,7 @@ def _but_for_white_space(text: str, old: str, new: str) -> EditMatch:
     if len(starts) > 1:
         at = _line_numbers([start + 1 for start in starts], of=len(starts))
         raise ToolFailed(
-            f"old was not found exactly, and is alike but for white space in {len(starts)} "
+            f"old was not found exactly, but differs only in white space in {len(starts)} "
             f"places, at lines {at}. Give the exact text of the one that is meant."
         )
     first, count = starts[0], len(wanted)

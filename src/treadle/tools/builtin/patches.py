@@ -82,7 +82,7 @@ def _place(lines: list[str], hunk: Hunk, cursor: int) -> int:
                 ", …" if len(found) > _SHOWN else ""
             )
             raise ToolFailed(
-                f"its lines stand in {len(found)} places, at lines {at}. Add more lines around "
+                f"its lines occur in {len(found)} places, at lines {at}. Add more lines around "
                 "the change, or an '@@' line that is above it."
             )
     raise ToolFailed(_not_found(lines, before, start))
@@ -112,7 +112,7 @@ def _anchored(lines: list[str], anchor: str, start: int) -> int:
         if any(map(test, lines[:start])):  # another change below the same line
             return start
     raise ToolFailed(
-        f"no line {anchor[:LINE_CHARS]!r}, which stands behind '@@', is in the file below line "
+        f"no line {anchor[:LINE_CHARS]!r}, which follows '@@', is in the file below line "
         f"{start}. {_closest_to(lines, [anchor])}"
     )
 
@@ -129,7 +129,7 @@ def _found(lines: list[str], wanted: list[str]) -> list[int]:
 def _not_found(lines: list[str], before: list[str], start: int) -> str:
     if start and _found([line.strip() for line in lines], [line.strip() for line in before]):
         return (
-            f"its lines stand only above line {start + 1}, where the hunk or '@@' line before it "
+            f"its lines occur only above line {start + 1}, where the hunk or '@@' line before it "
             "is. Give hunks in the order of the file."
         )
     return f"its lines were not found. {_closest_to(lines, before)}"
@@ -138,7 +138,7 @@ def _not_found(lines: list[str], before: list[str], start: int) -> str:
 def _closest_to(lines: list[str], wanted: list[str]) -> str:
     return (
         matching.closest(lines, wanted, named="the patch")
-        or "Nothing like it is there. Read the file again and give its exact text."
+        or "No similar text exists. Read the file again and give its exact text."
     )
 
 

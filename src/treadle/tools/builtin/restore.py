@@ -21,7 +21,7 @@ from treadle.types import Value
 
 Action: TypeAlias = Literal["restored", "removed", "unchanged", "refused"]
 """removed: the run had created the file. unchanged: it already has its previous content. refused:
-left as it is, with the reason in `why`.
+not changed, with the reason in `why`.
 """
 
 Content: TypeAlias = Callable[[str], "bytes | None"]
@@ -175,7 +175,10 @@ def _put_back(
     if current == first.before:
         return "unchanged", ""
     if current not in {change.after for change in changes}:
-        return "refused", "it has been removed since" if old is None else "it has changed since"
+        return (
+            "refused",
+            "it has been removed since" if old is None else "it has been changed since",
+        )
     if any(
         later.before != earlier.after and later.before != earlier.before
         for earlier, later in pairwise(changes)

@@ -27,7 +27,7 @@ from treadle.tools.builtin.walk import walk
 MAX_LINE_BYTES = 1024 * 1024
 """Number of bytes searched in a longer line."""
 MAX_SECONDS = 30
-"""Seconds after which an abandoned search process ends by itself."""
+"""Seconds after which an abandoned search process exits."""
 _SHOWN_BYTES = 2_000
 _SNIFF_BYTES = 64 * 1024
 _WHOLE_BYTES = 4 * 1024 * 1024

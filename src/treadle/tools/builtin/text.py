@@ -120,7 +120,8 @@ class TextDocument:
         self._new_return = returns * 2 > breaks
         self._returns: bytearray | None = None
         """For each line break, in order, whether it has a carriage return. None if all are
-        alike.
+        the
+        same.
         """
         if 0 < returns < breaks:
             self._returns = bytearray(line.endswith("\r") for line in text.split("\n")[:-1])

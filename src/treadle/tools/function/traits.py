@@ -112,7 +112,7 @@ _INSTEAD = {
     "description_override": "use description=",
     "name_override": "use name=",
     "requires_approval": "use needs_approval=True",
-    "retries": "leave it out: the model may correct a failed call until a limit of the run",
+    "retries": "leave it out, because the model may correct failed calls until a limit",
     "return_direct": "return ToolDone(value) from the tool that ends the run",
     "timeout": "use timeout_s=",
 }
@@ -123,7 +123,7 @@ def name_fault(name: str) -> str | None:
     """Return the reason why a tool name is invalid, or None."""
     if _NAME.fullmatch(name):
         return None
-    return f"the name {name!r} is not valid for a tool (letters, digits, '_' and '-', at most 128)"
+    return f"{name!r} is not a valid tool name (letters, digits, '_' and '-', at most 128)"
 
 
 def check_options(callee: str, options: CallOptions) -> None:
@@ -149,7 +149,7 @@ def check_function(function: object, label: str) -> None:
         fault = "a class cannot be a tool: write a function that returns the result for the model"
     elif not callable(function):
         fault = (
-            f"it cannot be called; pass options by keyword, like @tool(name={function!r})"
+            f"a string is not a function; pass options by keyword, like @tool(name={function!r})"
             if isinstance(function, str)
             else "it cannot be called"
         )

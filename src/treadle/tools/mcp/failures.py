@@ -25,7 +25,7 @@ class OwnError(NamedTuple):
     happened: bool | None
     """False: the request certainly did not arrive. None: unknown."""
     retire: bool
-    """True if the connection cannot be used any more."""
+    """True if the connection can no longer be used."""
 
 
 def own_error(text: str, *, happened: bool | None = None, retire: bool = False) -> dict[str, Any]:

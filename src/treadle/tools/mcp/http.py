@@ -140,7 +140,7 @@ async def _told(response: httpx2.Response) -> httpx2.Response:
     )
     if status == 404 and "mcp-session-id" in response.request.headers:
         text = own_error(
-            "it does not know this session any more (status 404)", happened=False, retire=True
+            "it no longer knows this session (status 404)", happened=False, retire=True
         )
     elif status < 400 or is_json:
         return response

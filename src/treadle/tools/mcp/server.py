@@ -20,6 +20,7 @@ import anyio
 import msgspec
 from typing_extensions import override
 
+from treadle._internal.other_names import FieldHints
 from treadle._internal.redaction import Redactor, Secret
 from treadle._internal.secret_patterns import MASK, keys_in_path, names_a_secret
 from treadle.errors import AgentError
@@ -64,7 +65,9 @@ class ServerSettings(Protocol):
     def wait_s(self) -> float: ...
 
 
-class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
+class McpServer(
+    msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, metaclass=FieldHints
+):
     """MCP server, with either a `command` or a `url`. Its tools are named NAME_TOOL. It is started
     on first use.
 

@@ -87,7 +87,7 @@ class ServerStatus(NamedTuple):
     name: str
     place: str
     state: Literal["idle", "running", "failed"]
-    """idle: not started yet because no run has needed the server, or ended by itself."""
+    """idle: not started yet because no run has needed the server, or exited."""
     tools: tuple[str, ...] = ()
     """Names of the latest tools, as the model calls them."""
     wrong: tuple[str, ...] = ()
@@ -179,7 +179,7 @@ class Upkeep:
         now = listing.tools.get(tool.theirs)
         if now is None or now.digest != tool.digest:
             what = (
-                "has no such tool any more"
+                "no longer has this tool"
                 if now is None
                 else "has changed this tool since the run began"
             )

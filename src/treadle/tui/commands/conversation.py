@@ -114,7 +114,7 @@ async def clear(desk: Desk, rest: str) -> None:
     if (session_id := conversation.session_id) is None:
         desk.screen.redraw()
         return
-    question = "Clear this conversation? The model will not see any of it. Files stay as they are."
+    question = "Clear this conversation? The model will not see any of it. Files are not changed."
     if not await confirm(desk.screen, question, yes="Clear it", no="Keep it", danger=True):
         return
     await conversation.runtime.clear(session_id)

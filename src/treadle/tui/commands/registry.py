@@ -74,7 +74,7 @@ class UnknownCommand:
         name, near = one_line(f"/{self.name}", 40), [f"/{each}" for each in self.nearest]
         if self.is_beginning:
             return f"{name} is the beginning of {', '.join(near)}: write more of it"
-        return f"there is no command {name}: " + (
+        return f"unknown command {name}: " + (
             f"did you mean {' or '.join(near)}?" if near else "/help lists them"
         )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 What: TypeAlias = Literal["both", "conversation", "files"]
 _WORDS: Final[tuple[tuple[What, str, str], ...]] = (
     ("both", "Conversation and files", "the files are shown first"),
-    ("conversation", "Conversation only", "files stay as they are"),
+    ("conversation", "Conversation only", "files are not changed"),
     ("files", "Files only", "the conversation stays; the files are shown first"),
 )
 

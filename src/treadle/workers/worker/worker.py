@@ -237,7 +237,7 @@ def _checked(queues: Sequence[str], runtime: Runtime, slots: int) -> Sequence[st
             raise AgentError(
                 "invalid",
                 (
-                    f"there is no queue {queue!r}: the configuration (`queues:`) has "
+                    f"unknown queue {queue!r}: the configuration (`queues:`) has "
                     f"{', '.join(sorted(known))}"
                 ),
             )

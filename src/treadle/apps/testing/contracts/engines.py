@@ -1,5 +1,5 @@
-"""Contract of engines, over the fixture `engine`: an open `Engine`, with a journal of its own if it
-needs one. Import its tests: `from treadle.testing.contracts.engines import *`.
+"""Contract of engines, over the fixture `engine`: an open `Engine`, with its own journal if it needs
+one. Import its tests: `from treadle.testing.contracts.engines import *`.
 """
 
 from __future__ import annotations

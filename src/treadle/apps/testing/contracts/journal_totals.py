@@ -242,9 +242,9 @@ async def test_a_run_goes_together_with_those_that_it_started(journal: Journal) 
 async def test_a_fork_is_counted_again_once_runs_before_the_one_it_was_forked_from_are_deleted(
     kind: JournalKind, journal: Journal
 ) -> None:
-    """Its history is that run's, with what came before it in a session of its own."""
+    """Its history is that run's, with earlier messages of its session."""
     if not kind.durable:
-        pytest.skip("sessions in memory are told of messages by the loop")
+        pytest.skip("the loop informs in-memory sessions of messages")
     for minute in range(3):
         await says(journal, f"run_{minute}", "hello", "hello", session="bob", minute=minute)
     await says(

@@ -78,7 +78,7 @@ def started(
 
 
 def fact(word: str) -> ModelSwitched:
-    """An entry that means nothing, and stands where it was put."""
+    """An entry without meaning, for a given place."""
     return ModelSwitched(at=AT, model=word)
 
 

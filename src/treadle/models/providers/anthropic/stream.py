@@ -235,7 +235,7 @@ class MessagesDecoder(Decoder):
 
 
 def _overwrite(known: msgspec.Struct, said: msgspec.Struct) -> None:
-    """Update fields with the values in an event. Missing values stay as they were."""
+    """Update fields with the values in an event. Missing values do not change anything."""
     for name in said.__struct_fields__:
         if (value := getattr(said, name)) is not None:
             setattr(known, name, value)

@@ -76,8 +76,8 @@ def launch(database: Database, worker: str, queues: Collection[str], handover: H
         raise AgentError(
             "busy",
             (
-                "the application uses DBOS in this process already: run the worker in a process of "
-                "its own (`treadle worker`)"
+                "the application uses DBOS in this process already: run the worker in a separate "
+                "process (`treadle worker`)"
             ),
         )
     _dbos, _handover = dbos, handover

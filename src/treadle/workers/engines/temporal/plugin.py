@@ -70,7 +70,7 @@ class TreadlePlugin(SimplePlugin):
 
 
 def _passing(runner: WorkflowRunner | None) -> WorkflowRunner:
-    """Import Treadle in workflows as it is, since the sandbox would load the runtime again."""
+    """Import Treadle in workflows outside the sandbox, which would load the runtime again."""
     runner = runner or SandboxedWorkflowRunner()
     if isinstance(runner, SandboxedWorkflowRunner):
         restrictions = runner.restrictions.with_passthrough_modules("treadle")
