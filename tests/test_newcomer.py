@@ -477,7 +477,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a text as what is added": (
         lambda: given(extra="x"),
-        "Settings(extra='x'): pass a dict of fields to add to the request body",
+        "Settings(extra='x'): pass a dict of fields for the request body",
     ),
     "a dictionary of settings": (
         lambda: run(settings={"temperature": 1}),
