@@ -23,3 +23,5 @@ from treadle.events.hooks.cache import Cache as Cache
 from treadle.events.hooks.guard import Guard as Guard
 from treadle.events.hooks.guard import Rule as Rule
 from treadle.events.hooks.guard import Secrets as Secrets
+from treadle.events.hooks.injection import InjectionMarkers as InjectionMarkers
+from treadle.events.hooks.personal_data import PersonalData as PersonalData

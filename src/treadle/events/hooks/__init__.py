@@ -10,8 +10,9 @@
     after_run                             (always, and last)
 
 hook.py is the contract; checking.py rejects invalid hooks; chain.py calls the hooks of a run, one
-after another. Ready-made hooks: guard.py (rules for calls, a mask for secrets), cache.py (cached
-responses), audit.py (a file of all actions). Entry point: `Hook`.
+after another. Ready-made hooks: guard.py (rules for calls, a mask for secrets), injection.py
+(markers of prompt injection), personal_data.py (a mask for personal data), cache.py (cached
+responses) and audit.py (a file of all actions). Entry point: `Hook`.
 """
 
 from __future__ import annotations
@@ -39,11 +40,15 @@ if TYPE_CHECKING:
     from treadle.events.hooks.guard import Guard as Guard
     from treadle.events.hooks.guard import Rule as Rule
     from treadle.events.hooks.guard import Secrets as Secrets
+    from treadle.events.hooks.injection import InjectionMarkers as InjectionMarkers
+    from treadle.events.hooks.personal_data import PersonalData as PersonalData
 
 _SHIPPED = {
     "Audit": "audit",
     "Cache": "cache",
     "Guard": "guard",
+    "InjectionMarkers": "injection",
+    "PersonalData": "personal_data",
     "Rule": "guard",
     "Secrets": "guard",
 }
