@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +26,8 @@ from treadle.types import Outcome, new_id
 pytest.importorskip("temporalio", reason="needs Temporal: pip install 'treadle[temporal]'")
 
 from temporalio.client import WorkflowFailureError, WorkflowHandle
-from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.common import RawValue, WorkflowIDConflictPolicy
+from temporalio.converter import DataConverter
 
 from tests.peers.temporal_flows import Both, Quick
 from tests.peers.temporal_worker import QUEUE, paid, payer, worker
@@ -38,6 +40,7 @@ from treadle.workers.engines.temporal import (
     answer_signal,
     priority_of,
 )
+from treadle.workers.engines.temporal.workflow import packed, unpacked
 
 WITHIN_S = 60
 
@@ -298,6 +301,24 @@ def test_no_annotation_of_an_exchanged_value_is_a_text() -> None:
     """Temporal would evaluate it for each payload."""
     for kind in (TemporalRun, RunAnswer, RunReply, OpenCall):
         assert not [hint for hint in kind.__annotations__.values() if isinstance(hint, str)]
+
+
+def test_values_are_exchanged_as_temporals_own_converter_writes_them() -> None:
+    """Workflows outlive an upgrade, and users of Temporal read its history."""
+    request = asked_for(
+        inputs={"n": [1, {"a": None}]},
+        metadata={"a": 1, "b": "x", "c": True, "d": 0.5},
+        answer=RunAnswer(approve=["c1"], deny={"c2": "no"}, seen=7),
+    )
+    call = OpenCall(run_id="r", call_id="c1", tool="pay", arguments="{}")
+    reply = RunReply(run_id="r", outcome="completed", output_text="ü", open_calls=[call])
+    converter = DataConverter.default.payload_converter
+    for value in (request, reply):
+        ours, (theirs,) = packed(value).payload, converter.to_payloads([value])
+        assert json.loads(ours.data) == json.loads(theirs.data)
+        assert ours.metadata == theirs.metadata
+        assert converter.from_payloads([ours], [type(value)]) == [value]
+        assert unpacked(RawValue(theirs), type(value)) == value
 
 
 # ---------------------------------------------------------------- ends before their time

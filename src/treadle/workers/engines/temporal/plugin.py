@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 from temporalio import activity
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, CancelledError
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import WorkflowRunner
@@ -32,6 +33,8 @@ from treadle.workers.engines.temporal.workflow import (
     RunAnswer,
     RunReply,
     TemporalRun,
+    packed,
+    unpacked,
 )
 
 logger = logging.getLogger("treadle")
@@ -83,11 +86,12 @@ class _Activities:
         self._runtime, self._deps_of = runtime, deps_of
 
     @activity.defn(name=RUN_ACTIVITY)
-    async def run(self, request: TemporalRun) -> RunReply:
+    async def run(self, packed_request: RawValue) -> RawValue:
         """Drive the run to its end, or until it waits.
 
         Cancellation, for any reason, releases the run; the next attempt resumes it.
         """
+        request = unpacked(packed_request, TemporalRun)
         found = list[RunReply | Exception]()
         scope, ended, cancelled = anyio.CancelScope(), anyio.Event(), False
 
@@ -114,7 +118,7 @@ class _Activities:
             group.cancel_scope.cancel()
         reply = found[0] if found else None
         if isinstance(reply, RunReply):
-            return reply
+            return packed(reply)
         raise _released(request.run_id) if cancelled or reply is None else _failure(reply)
 
     @activity.defn(name=KILL_ACTIVITY)

@@ -11,11 +11,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Final, Literal, get_type_hints
+from typing import Any, Final, Literal, TypeVar, get_type_hints
 
+import msgspec
 from temporalio import workflow
-from temporalio.common import Priority, RetryPolicy
+from temporalio.api.common.v1 import Payload
+from temporalio.common import Priority, RawValue, RetryPolicy
 from temporalio.exceptions import is_cancelled_exception
+
+T = TypeVar("T")
 
 RUN_ACTIVITY: Final = "treadle.run"
 KILL_ACTIVITY: Final = "treadle.kill"
@@ -132,6 +136,19 @@ class RunReply:
 # Temporal evaluates annotations that are texts again for each value that it decodes.
 for _kind in (RunAnswer, TemporalRun, OpenCall, RunReply):
     _kind.__annotations__ = get_type_hints(_kind)
+# Of a union, it takes the first type that fits: 0.5 would become 0, and True 1.
+TemporalRun.__annotations__["metadata"] = dict[str, Any]
+
+
+def packed(value: TemporalRun | RunReply) -> RawValue:
+    """Convert a value as Temporal's default converter does, at a tenth of its cost."""
+    data = msgspec.json.encode(value)
+    return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))
+
+
+def unpacked(value: RawValue, kind: type[T]) -> T:
+    """Return the value that `packed` converted."""
+    return msgspec.json.decode(value.payload.data, type=kind)
 
 
 def answer_signal(run_id: str) -> str:
@@ -166,19 +183,14 @@ async def run_agent(
     with each reply that waits, for example to notify a person in an activity. Raises ActivityError
     if the run cannot be started. Cancelling the workflow stops the run first, as `on_cancel` says.
     """
-    answers = deque[RunAnswer]()
-
-    def answered(answer: RunAnswer) -> None:
-        answers.append(answer)
-
-    name = answer_signal(request.run_id)
-    workflow.set_signal_handler(name, answered)  # pyright: ignore[reportUnknownMemberType]
+    answers, name = deque[RunAnswer](), answer_signal(request.run_id)
+    workflow.set_signal_handler(name, _into(answers))  # pyright: ignore[reportUnknownMemberType]
     try:
         while True:
-            reply = await workflow.execute_activity(
+            ended = await workflow.execute_activity(
                 RUN_ACTIVITY,
-                request,
-                result_type=RunReply,
+                packed(request),
+                result_type=RawValue,
                 task_queue=task_queue,
                 heartbeat_timeout=heartbeat,
                 start_to_close_timeout=longest,
@@ -187,6 +199,7 @@ async def run_agent(
                 priority=priority_of(request.priority, request.tenant),
                 summary=request.run_id,
             )
+            reply = unpacked(ended, RunReply)
             if not reply.waiting:
                 return reply
             if on_wait is not None:
@@ -199,6 +212,15 @@ async def run_agent(
         if is_cancelled_exception(e) and request.on_cancel == "kill":
             await asyncio.shield(_kill(request.run_id, task_queue))
         raise
+
+
+def _into(answers: deque[RunAnswer]) -> Callable[[RunAnswer], None]:
+    def answered(answer: RunAnswer) -> None:
+        answers.append(answer)
+
+    # Temporal evaluates annotations that are texts for each handler.
+    answered.__annotations__ = {"answer": RunAnswer, "return": type(None)}
+    return answered
 
 
 async def _kill(run_id: str, task_queue: str | None) -> None:
