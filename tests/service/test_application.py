@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from inspect import iscoroutinefunction
 from pathlib import Path
+from typing import Any, cast
 
+import pytest
 from fastapi import APIRouter
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 
 from tests.service.at_hand import opened
 from tests.service.chatting import ObedientModel, serving
 from treadle import Agent, ToolContext, tool
+from treadle.apps.assistant import routes
 from treadle.apps.assistant.application import task_application
+from treadle.service import auth, chat, conversations, health, openai_api, runs
 from treadle.service.application import Application, MountedAgent, ServiceHost
 from treadle.service.signed_in import SignedIn
 from treadle.testing import ScriptedModel
@@ -78,3 +86,16 @@ async def test_without_a_page_and_mcp_nothing_is_there(tmp_path: Path) -> None:
         assert (await hand.http.get("/")).status_code == 404
         assert (await hand.http.post("/mcp", json={}, headers=headers)).status_code == 404
         assert "/tasks" not in (await hand.http.get("/openapi.json")).text
+
+
+@pytest.mark.parametrize("module", [auth, chat, conversations, health, openai_api, routes, runs])
+def test_no_dependency_of_a_route_takes_a_thread(module: Any) -> None:
+    def below(dependant: Dependant) -> Iterator[Dependant]:
+        for each in dependant.dependencies:
+            yield each
+            yield from below(each)
+
+    for route in module.router.routes:
+        for each in below(cast("APIRoute", route).dependant):
+            call = cast("Any", each.call)
+            assert iscoroutinefunction(call) or iscoroutinefunction(type(call).__call__)

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from sqlalchemy import Update, bindparam, delete, update
 from sqlmodel import Session, col, select
 
-from treadle.service.database.guard import insert_row
+from treadle.service.database.guard import execute, insert_row
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import (
     ChatMessage,
@@ -220,9 +220,10 @@ class ConversationStore:
     def _last_said(self, conversation_id: str, *, before: int = _NO_NUMBER) -> list[Any]:
         """Return the last messages, newest first."""
         return [
-            *self._session.exec(
+            *execute(
+                self._session,
                 _LAST_SAID,
-                params={"mine": self._user_id, "conversation": conversation_id, "before": before},
+                {"mine": self._user_id, "conversation": conversation_id, "before": before},
             )
         ]
 
@@ -266,9 +267,7 @@ class ConversationStore:
         )
 
     def _changed(self, statement: Update, **values: Any) -> bool:
-        return bool(
-            self._session.exec(statement, params={"mine": self._user_id, **values}).rowcount
-        )
+        return bool(execute(self._session, statement, {"mine": self._user_id, **values}).rowcount)
 
     # ------------------------------------------------------------ runs
 

