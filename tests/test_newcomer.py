@@ -744,7 +744,7 @@ async def in_no_queue() -> None:
             in_a_loop,
             "run_sync cannot run inside a running event loop: use `await treadle.run(…)` there",
         ),
-        (after_its_end, "this runtime is closed: open another one"),
+        (after_its_end, "this runtime is closed: open a new one"),
         (without_its_block, "this run has not started: enter it with `async with` first"),
         (twice, "the events of this run can be read only once"),
         (too_early, "this run has not ended: read its events to the end first"),

@@ -69,7 +69,7 @@ def test_a_run_is_undone(done: Cli) -> None:
     assert (again.code, again.out) == (
         0,
         "".join(
-            f"unchanged {name}, as it was before\n" for name in ("a.txt", "new/b.txt", "new/c.txt")
+            f"unchanged {name}: already restored\n" for name in ("a.txt", "new/b.txt", "new/c.txt")
         ),
     )
 

@@ -114,7 +114,7 @@ def test_a_closed_runtime_says_so() -> None:
     rt.run(agent(says("Hi.")), "Hi!")
     rt.close()
     rt.close()
-    with pytest.raises(AgentError, match="this runtime is closed: open another one"):
+    with pytest.raises(AgentError, match="this runtime is closed: open a new one"):
         rt.run(agent(says("Hi.")), "Hi!")
 
 

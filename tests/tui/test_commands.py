@@ -109,7 +109,7 @@ async def test_help_names_every_key_and_command_and_fits_the_width(folder: Path)
             assert "Shift-Tab" in told
             assert all(f"/{command.name}"[: columns // 4] in told for command in desk.commands)
             assert columns != 80 or all(command.summary in told for command in desk.commands)
-            assert columns < 80 or "/export [FILE]  write it to a file" in told
+            assert columns < 80 or "/export [FILE]  save to a file" in told
             assert columns < 120 or len(told.splitlines()) <= 26
 
 
@@ -277,7 +277,7 @@ async def test_undo_puts_files_back_and_the_prompt_into_the_input(
         assert (folder / "a.txt").read_text() == "one\nthree\n"
         assert desk.conversation.goes_back_to is None
         told = await desk.command("/undo", "y")
-        assert "a.txt: as it was before" in told
+        assert "a.txt: its earlier content" in told
         assert (folder / "a.txt").read_text() == "one\ntwo\n"
         assert desk.conversation.goes_back_to == last
         assert desk.line.take() == "change it"
@@ -301,7 +301,7 @@ async def test_undo_said_again_goes_back_further_also_through_a_fork(
         await desk.command("/undo")
         assert desk.line.take() == "say three"
         told = await desk.command("/undo", "y")
-        assert "new.txt: removed: it was not there" in told
+        assert "new.txt: removed: it did not exist" in told
         assert desk.line.take() == "write it"
         assert not (folder / "new.txt").exists()
         with pytest.RaisesGroup(pytest.RaisesExc(AgentError, match="no prompt to go back before")):

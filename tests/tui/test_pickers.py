@@ -179,7 +179,7 @@ async def test_files_and_conversation_go_back_to_before_a_prompt_once_what_that_
             assert (folder / "note.txt").read_text() == "second"
             desk.stage.press(ENTER)
             await desk.stage.sees("Restore 1 file, as listed above?")
-            assert desk.told == ["Would be restored:\n  note.txt: as it was before"]
+            assert desk.told == ["To be restored:\n  note.txt: its earlier content"]
             desk.stage.press("y")
         assert (folder / "note.txt").read_text() == "old"
         assert desk.line.take() == "write\nit, please"
@@ -201,7 +201,7 @@ async def test_a_no_takes_nothing_back_and_escape_neither(folder: Path):
                 await desk.stage.sees(words)
                 desk.stage.press(ENTER)
             await desk.stage.sees("Restore 1 file")
-            assert "note.txt: removed: it was not there" in desk.told[0]
+            assert "note.txt: removed: it did not exist" in desk.told[0]
             desk.stage.press(ESCAPE)
         assert desk.told[-1] == "Nothing was restored."
         assert (folder / "note.txt").read_text() == "new"

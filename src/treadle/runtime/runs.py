@@ -171,7 +171,7 @@ class Runs:
 
     def check(self, options: Mapping[str, object], known: type[Any]) -> None:
         if self._closed:
-            raise AgentError("invalid", "this runtime is closed: open another one")
+            raise AgentError("invalid", "this runtime is closed: open a new one")
         check_options(options, known)
 
     def ready(

@@ -189,7 +189,7 @@ class SyncRuntime:
     def _usable(self) -> BlockingPortal:
         _check_no_loop()
         if self._is_closed:
-            raise AgentError("invalid", "this runtime is closed: open another one")
+            raise AgentError("invalid", "this runtime is closed: open a new one")
         if self._process != os.getpid():
             raise AgentError(
                 "invalid",

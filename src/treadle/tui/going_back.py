@@ -89,7 +89,7 @@ async def put_files_back(desk: Desk, runs: Sequence[RunInfo]) -> bool:
 
 def _tell(desk: Desk, would: Rewound) -> None:
     """List the files that will be restored and those that cannot be."""
-    verbs = {"restored": "as it was before", "removed": "removed: it was not there"}
+    verbs = {"restored": "its earlier content", "removed": "removed: it did not exist"}
     back = [
         f"  {shown(desk, file.path)}: {verbs[file.action]}"
         for file in would.files
@@ -105,7 +105,7 @@ def _tell(desk: Desk, would: Rewound) -> None:
         f"  {shown(desk, path)}: changed while commands ran" for path in would.changed_meanwhile
     ]
     for head, lines, style in (
-        ("Would be restored:", back, "dim"),
+        ("To be restored:", back, "dim"),
         ("Cannot be restored:", stays, "warning"),
     ):
         if lines:

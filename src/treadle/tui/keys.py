@@ -16,7 +16,7 @@ KEYS: Final = (
     ("Enter", "send; while it works: queue it"),
     ("Ctrl-S", "while it works: steer it before its next turn"),
     ("Shift-Enter, Alt-Enter, Ctrl-J", "a new line; so does \\ before Enter"),
-    ("Tab", "take the completion; / completes commands, @ files"),
+    ("Tab", "accept the completion; / completes commands, @ files"),
     ("Up, Down", "earlier input"),
     ("Escape", "interrupt; queued messages return to the input"),
     ("Escape Escape", "go back to an earlier point"),

@@ -82,7 +82,7 @@ def _tell(undone: UndoneRun, cwd: Path, secrets: Redactor, journal: str | None) 
         why = (
             f": {file.why}"
             if file.why
-            else ", as it was before"
+            else ": already restored"
             if file.action == "unchanged"
             else ""
         )

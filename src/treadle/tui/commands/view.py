@@ -30,7 +30,7 @@ async def show_help(desk: Desk, commands: Sequence[SlashCommand]) -> None:
         if some := [command for command in commands if command.own is own]:
             shown += [Text(title, drawing.style("title")), _commands(some, drawing)]
     hint = (
-        "Commands can be abbreviated: /comp. Your own are .treadle/commands/NAME.md, here or in "
+        "Commands can be abbreviated: /comp. Add your own as .treadle/commands/NAME.md, here or in "
         "your home."
     )
     desk.show(Group(*shown, Text(hint, drawing.style("dim"))))

@@ -77,7 +77,7 @@ export class Reply {
     const asked = confirmation(this.#text);
     if (asked === null || Date.now() - askedAt > ASKED_MS) return;
     const choose = (phrase) => () => (this.close(), answer(phrase));
-    this.#choices.replaceChildren(button(asked.label, "primary", choose(asked.phrase)), button("No, keep it as it is", "secondary", choose("No")));
+    this.#choices.replaceChildren(button(asked.label, "primary", choose(asked.phrase)), button("No, keep it", "secondary", choose("No")));
   }
 
   /** Remove the buttons. */
