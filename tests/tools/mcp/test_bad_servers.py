@@ -258,7 +258,7 @@ async def test_tools_in_the_wrong_form_hide_no_others(
     tools = await servers.tools([bad("spoils")], warn=warnings.append)
     assert [tool.name for tool in tools] == ["bad_good", "bad_other"]
     assert await call(tools, "other") == "other is well"
-    form = "not offered: it does not have the protocol's form"
+    form = "not offered: it does not follow the protocol"
     assert warnings == [
         f"the MCP server 'bad': 'array' {form} (inputSchema.type: Input should be 'object')",
         f"the MCP server 'bad': 'none' {form} (inputSchema: Field required)",
@@ -279,7 +279,7 @@ async def test_only_tools_that_are_wanted_are_told_to_be_in_the_wrong_form(
     assert warnings == []
     assert await servers.tools([bad("spoils", tools=["none"])], warn=warnings.append) == []
     assert [warning.partition(" (")[0] for warning in warnings] == [
-        "the MCP server 'bad': 'none' not offered: it does not have the protocol's form"
+        "the MCP server 'bad': 'none' not offered: it does not follow the protocol"
     ]
 
 

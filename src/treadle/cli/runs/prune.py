@@ -78,5 +78,5 @@ def _span(age: str) -> timedelta:
         return span_of(age)
     except ValueError:
         raise CommandFailed(
-            f"--older-than {age!r}: write a number and h, d or w, like 12h, 30d, 8w"
+            f"--older-than {age!r}: write a number followed by h, d or w, like 12h, 30d, 8w"
         ) from None

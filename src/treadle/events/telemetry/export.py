@@ -99,7 +99,7 @@ def _exporter(signal: str, name: str, variable: str) -> Any:
     do = (
         f"pip install {package}"
         if package
-        else f"name one that is installed in {variable}, or none"
+        else f"set {variable} to one that is installed, or to none"
     )
     raise AgentError(
         "invalid", f"telemetry.otel: the exporter {name!r} for {signal} is not installed: {do}"

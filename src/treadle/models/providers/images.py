@@ -61,7 +61,7 @@ class ImageLimits(NamedTuple):
             return ""
         width, height = size_of(part)
         return (
-            f"it has {width:,} x {height:,} pixels, and {self.side_max:,} is the maximum for a side"
+            f"it has {width:,} x {height:,} pixels; the maximum is {self.side_max:,} per side"
             if max(width, height) > self.side_max
             else ""
         )

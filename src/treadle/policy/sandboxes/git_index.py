@@ -107,7 +107,7 @@ def _read(data: bytes, hash_size: int) -> Index:
         name = before[:kept] + data[at:end]
         at = end + 1 if version == 4 else begin + (end - begin + 8) // 8 * 8
         if flags & _LENGTH != min(len(name), _LENGTH):
-            raise ValueError("git would read the name to another end")
+            raise ValueError("git would read the name differently")
         starts[begin] = number, kept == 0
         empty += not name
         if flags & _ASSUMED_VALID or more & _SKIPPED:

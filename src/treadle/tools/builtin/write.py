@@ -117,9 +117,7 @@ def _in_the_style_of(
         notes.append("Its CRLF line ends were kept.")
     if encoding.is_guess and not encoding.can_encode(content):
         encoding = UTF_8
-        notes.append(
-            "It was taken as Latin-1 before, which cannot hold this text, and is UTF-8 now."
-        )
+        notes.append("It was read as Latin-1, which cannot represent this text, and is now UTF-8.")
     elif encoding.is_guess and not content.isascii():
         notes.append("It still is Latin-1.")
     elif encoding.bom:

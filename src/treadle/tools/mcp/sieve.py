@@ -78,7 +78,7 @@ class Sieve:
                 str(step) for step in first["loc"] if step != "tools" and not isinstance(step, int)
             )
             what = _IN_WORDS.get(first["type"], first["msg"])
-            return f"it does not have the protocol's form ({f'{where}: ' if where else ''}{what})"
+            return f"it does not follow the protocol ({f'{where}: ' if where else ''}{what})"
         return None
 
     def _wrong_header(self, tool: object) -> str | None:

@@ -61,7 +61,7 @@ def details_of(message: WireMessage, counts: Counts, request: bytes) -> Response
 
 def usage_of(counts: Counts) -> Usage:
     """Return the billed usage: the totals, plus summaries and other models, which the totals
-    exclude. The work of a fallback model that answered is part of them.
+    exclude. They include the work of a fallback model that answered.
     """
     details, usage = counts.output_tokens_details, _pass_usage(counts)
     if details is not None or counts.server_tool_use is not None:

@@ -1,5 +1,5 @@
-"""Encoding of messages for Chat Completions, each as one or more messages of the API. Each is
-encoded once.
+"""Encoding of messages for Chat Completions, each as one or more messages of the API, and only
+once.
 
 request.py encodes the rest of the request. Entry points: `MessageEncoder`. Source:
 https://platform.openai.com/docs/api-reference/chat/create (2026-11); servers.py lists differences
