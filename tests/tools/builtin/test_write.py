@@ -129,7 +129,7 @@ async def test_latin1_is_kept_while_it_can_hold_the_text(use: Use, tmp_path: Pat
     await use(READ, path="a")
     assert "It still is Latin-1." in await use(WRITE, path="a", content="Straße\n")
     assert (tmp_path / "a").read_bytes() == "Straße\n".encode("latin-1")
-    assert "is UTF-8 now" in await use(WRITE, path="a", content="żółw\n")
+    assert "is now UTF-8" in await use(WRITE, path="a", content="żółw\n")
     assert (tmp_path / "a").read_text() == "żółw\n"
 
 
