@@ -109,6 +109,8 @@ REFERENCE: Mapping[str, tuple[str, Sequence[str]]] = {
             "treadle.hooks.Secrets",
             "treadle.hooks.InjectionMarkers",
             "treadle.hooks.PersonalData",
+            "treadle.hooks.Topics",
+            "treadle.hooks.CallJudge",
             "treadle.hooks.Cache",
             "treadle.hooks.Audit",
         ),

@@ -5,6 +5,8 @@ The implementation is events/hooks/.
 
 from __future__ import annotations
 
+from treadle.agents.guardrails import CallJudge as CallJudge
+from treadle.agents.guardrails import Topics as Topics
 from treadle.events.hooks import NO_HOOKS as NO_HOOKS
 from treadle.events.hooks import Add as Add
 from treadle.events.hooks import AfterModel as AfterModel

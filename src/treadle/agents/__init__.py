@@ -5,6 +5,7 @@
     checks.py    checks of the fields of an `Agent`
     evaluation.py the functions of a definition, evaluated for a run
     fingerprint.py the hash of a definition
+    guardrails.py hooks that ask a model
     fields.py    types of the fields, for type checkers
     templates.py `Input`, and the variables in instructions
     registry.py  `AgentRegistry`: agents by name

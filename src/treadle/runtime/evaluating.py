@@ -7,7 +7,7 @@ agents/evaluation.py calls the functions. Entry points: `begun`, `going_on`,
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from typing import Any, Generic, NamedTuple
 
@@ -85,8 +85,18 @@ async def going_on(
     return await evaluated(agent, ctx, state.evaluated)
 
 
-def hooked_run(plan: Plan, deps: object) -> HookedRun[Any]:
-    """Return the run as its hooks see it."""
+def hooked_run(
+    plan: Plan, deps: object, spawn: Callable[..., Awaitable[Any]] | None = None
+) -> HookedRun[Any]:
+    """Return the run as its hooks see it. `spawn`: starts a child run for a call of the run."""
+    known: dict[str, Any] = {}
+
+    async def run_child(key: str, *asked: Any, **options: Any) -> Any:
+        assert spawn is not None, "a hook that can start runs"
+        if key not in known:
+            known[key] = await spawn(key, plan.resumption is not None, *asked, **options)
+        return known[key]
+
     return HookedRun(
         run_id=plan.run_id,
         session_id=plan.session_id,
@@ -96,6 +106,7 @@ def hooked_run(plan: Plan, deps: object) -> HookedRun[Any]:
         model=plan.model_name,
         deps=deps,
         inputs=msgspec.json.decode(plan.inputs_json, type=dict[str, Any]),
+        run_child=None if spawn is None else run_child,
     )
 
 

@@ -208,7 +208,8 @@ class Runs:
     def _run(self, planned: PlannedRun[Any], deps: Any, feed: Feed) -> Run:
         agent, plan = planned.agent, planned.plan
         if plan.hooks.points:
-            plan.hooks.begin(hooked_run(plan, deps), feed.warn)
+            spawn = partial(self._children.spawn, plan, feed)
+            plan.hooks.begin(hooked_run(plan, deps, spawn), feed.warn)
         toolbox = self._assembly.toolboxes.make(agent, plan, deps, feed, self._children.spawn)
         run = Run(plan, toolbox, self.journal, feed, clock=self._clock, retries=self._retries)
         if agent.handoffs:

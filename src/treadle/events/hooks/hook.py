@@ -5,7 +5,7 @@ The loop and the toolbox call the points; chain.py combines several hooks. Entry
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeAlias
 
@@ -17,9 +17,12 @@ from treadle.messages.message import Message, ToolCall, ToolResult
 from treadle.messages.result import RunResult
 from treadle.models.model import ModelRequest, ModelResponse
 from treadle.tools.approval import Approve, Deny
+from treadle.tools.tool import SpawnedAgent
+from treadle.types import Limits
 
 Deps = TypeVar("Deps", contravariant=True, default=object)
 GivenDeps = TypeVar("GivenDeps", covariant=True, default=object)
+ChildOut = TypeVar("ChildOut")
 _NO_DEPS: Any = None
 
 
@@ -37,6 +40,7 @@ class HookedRun(Generic[GivenDeps]):
         deps: The application's own dependencies, as passed to the run. None before a queued run has
             a worker.
         inputs: Inputs of the run by name, with defaults filled in.
+        run_child: Starter of child runs, for `spawn`. None while no process drives the run.
     """
 
     run_id: str
@@ -47,6 +51,28 @@ class HookedRun(Generic[GivenDeps]):
     model: str
     deps: GivenDeps = _NO_DEPS
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    run_child: Callable[..., Awaitable[RunResult[Any]]] | None = field(default=None, repr=False)
+
+    async def spawn(
+        self,
+        agent: SpawnedAgent[None, ChildOut],
+        text: str,
+        *,
+        key: str,
+        limits: Limits | None = None,
+    ) -> RunResult[ChildOut]:
+        """Run an agent without dependencies to its end, as a child run: its usage counts against
+        the limits of the run, and it has no more rights.
+
+        `key`: names the question within the run, such as the id of a message. Asked again, it has
+        the same result; a resume continues the child run. Raises AgentError(invalid) in
+        `before_input` of a queued run, and ToolFailed if the limits allow no further run.
+        """
+        if self.run_child is None:
+            raise AgentError("invalid", "this hook is called before its run: it cannot start runs")
+        return await self.run_child(
+            f"hook:{key}", agent, text, deps=None, inputs=None, limits=limits
+        )
 
 
 def _check_text(answer: object, text: object) -> None:
