@@ -121,7 +121,9 @@ HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,127}")
 
 ABILITIES: dict[str, Schema] = {
     **dict.fromkeys(("context_tokens", "output_tokens"), KeySpec(whole)),
-    **dict.fromkeys(("images", "documents", "tools", "apply_patch"), KeySpec(yes_or_no)),
+    **dict.fromkeys(
+        ("images", "documents", "tools", "apply_patch", "tool_search"), KeySpec(yes_or_no)
+    ),
     **dict.fromkeys(("forced_tools", "temperature", "reasoning"), KeySpec(yes_or_no)),
     "efforts": KeySpec(efforts),
     **dict.fromkeys(("compaction", "system_messages"), KeySpec(yes_or_no)),
@@ -204,6 +206,7 @@ SCHEMA: dict[str, Schema] = {
             "timeout_s": KeySpec(positive, "when trusted"),
             "wait_s": KeySpec(positive, "when trusted"),
             "trust_hints": KeySpec(yes_or_no),
+            "deferred": KeySpec(yes_or_no, "when trusted"),
         },
     ),
     "service": {

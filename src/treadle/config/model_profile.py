@@ -44,6 +44,8 @@ class Abilities(Value, frozen=True, kw_only=True):
     """Restriction on tool calls over Chat Completions; None if there is none."""
     apply_patch: bool | None = None
     """True if the model was trained on patches for the `apply_patch` tool."""
+    tool_search: bool | None = None
+    """True if the provider searches deferred tools for this model."""
     forced_tools: bool | None = None
     """True if a request can force a tool call."""
     temperature: bool | None = None

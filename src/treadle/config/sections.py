@@ -114,6 +114,8 @@ class McpServer(Guarded, frozen=True, kw_only=True):
 
     No workspace may set it.
     """
+    deferred: bool = False
+    """True if the model searches the tools, and sees only those that it has found."""
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):

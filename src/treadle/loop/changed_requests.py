@@ -100,7 +100,7 @@ class ChangedRequests:
 
     def count_fixed(self) -> None:
         """Note the size of the next request without its messages, for the budget."""
-        fixed = (*self._plan.system, *self._tools)
+        fixed = (*self._plan.system, *(tool for tool in self._tools if not tool.deferred))
         self._ledger.fixed_bytes = sum(len(encode_json(value)) for value in fixed)
 
     # ------------------------------------------------------------ hooks and processors

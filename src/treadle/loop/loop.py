@@ -241,8 +241,6 @@ class Run:
         if tools:
             self._toolbox.join(tools)
             self._model.use_tools(self._toolbox.definitions)
-            if self._ledger.estimates:
-                self._model.count_fixed()
 
     async def _turn(self) -> Outcome | None:
         ledger, state, plan = self._ledger, self.state, self.plan
@@ -250,6 +248,8 @@ class Run:
             return Outcome.TURN_LIMIT
         if plan.late_tools is not None:
             self._join_late_tools(plan.late_tools)
+        if self._toolbox.registry.defers and self._toolbox.load(state.context.history):
+            self._model.use_tools(self._toolbox.definitions)
         said, news = list[Entry](), self._toolbox.news() if self._toolbox.kept else ()
         if news or self.inbox.waiting or self.inbox.late.entries:
             self.pen.keep(*(said := await self.inbox.take(news)))

@@ -105,6 +105,8 @@ class ModelTurn(ChangedRequests):
     def use_tools(self, tools: tuple[ToolDefinition, ...]) -> None:
         """Use these tools from the next request on."""
         self._tools = tools
+        if self._ledger.estimates:
+            self.count_fixed()
 
     def done(self) -> None:
         """Close the attempt. Call it before the response's entry is appended."""

@@ -29,7 +29,7 @@ from treadle.loop.hooked_calls import HookedCalls, shown_end
 from treadle.loop.processing import Processor
 from treadle.loop.shown_results import shown_parts, shown_text, with_note
 from treadle.loop.tool_code import Hear, has_commands, somebody_cancels, timed, told, unheard
-from treadle.messages.message import JsonText, ToolCall, ToolResult
+from treadle.messages.message import JsonText, Message, ToolCall, ToolResult
 from treadle.models.model import ToolDefinition
 from treadle.policy.permissions import NO_PERMISSIONS, Permissions
 from treadle.policy.policy import ALLOW, Decision, decide, headless_denial, without_sandbox
@@ -58,7 +58,7 @@ class Toolbox(HookedCalls, HandoffCalls):
     cwd: Path
     clock: Clock
     definitions: tuple[ToolDefinition, ...]
-    """The same object until `join` replaces it, so that a wire encodes it only once."""
+    """The same object until `join` or `load` replaces it, so that a wire encodes it only once."""
     clean: Callable[[str], str]
     """Masks known secrets in a text."""
     context: Callable[[Ready, float | None, Toolbox], ToolContext[Any]]
@@ -100,6 +100,12 @@ class Toolbox(HookedCalls, HandoffCalls):
         for tool in tools:
             self.registry.register(tool)
         self.definitions = self.registry.definitions()
+
+    def load(self, history: Sequence[Message]) -> bool:
+        """Offer the deferred tools that the model has found. Returns True if there are new ones."""
+        if is_changed := self.registry.load(history):
+            self.definitions = self.registry.definitions()
+        return is_changed
 
     @property
     def confines(self) -> bool:

@@ -47,12 +47,14 @@ class ToolDefinition(Value, frozen=True, kw_only=True):
         parameters: JSON Schema of an object.
         native: Name of the provider's equivalent tool, on which its models are trained; None if
             there is none.
+        deferred: True if the model sees it only after a search, which its provider does.
     """
 
     name: str
     description: str
     parameters: dict[str, object]
     native: str | None = None
+    deferred: bool = False
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):

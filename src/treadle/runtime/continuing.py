@@ -56,7 +56,7 @@ from treadle.runtime.prompt import prompt_of, system_again
 from treadle.runtime.run_stream import RunHandle
 from treadle.runtime.runs import RunClaim, Runs
 from treadle.runtime.session import ForkOptions, ResumeOptions, RunOptions
-from treadle.tools.offered import GoneTool
+from treadle.tools.offered import SEARCH, GoneTool, is_deferred
 from treadle.types import NOTHING_SET, new_id
 
 
@@ -271,7 +271,12 @@ def _check_open_calls(agent: Agent[Any, Any], more: More, state: RunState) -> No
     """Check that the tool of every open call still exists. Raises AgentError(invalid)."""
     own = [tool for tool in agent.own_tools if not isinstance(tool, GoneTool)]
     tools = {tool.name: tool for tool in (*own, *more.tools)}
-    if (gone := missing_tool(state, tools)) is not None:
+    gone = missing_tool(state, tools)
+    if gone == SEARCH and any(map(is_deferred, (*tools.values(), *agent.mcp_servers))):
+        from treadle.tools.tool_search import SearchTools  # noqa: PLC0415  only for deferred tools
+
+        gone = missing_tool(state, {**tools, SEARCH: SearchTools({})})
+    if gone is not None:
         raise AgentError(
             "invalid",
             f"run {_started(state).run_id} has an open call of the tool {gone!r}, which agent "

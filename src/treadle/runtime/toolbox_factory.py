@@ -28,6 +28,7 @@ from treadle.loop.call_values import Ready
 from treadle.loop.calls import idempotency_key
 from treadle.loop.plan import Plan
 from treadle.loop.toolbox import Toolbox
+from treadle.models.model import Model
 from treadle.policy.guarded_paths import is_secret
 from treadle.policy.permissions import Permissions, permissions_of, withholds
 from treadle.runtime.evaluating import output_check, processor
@@ -117,10 +118,15 @@ class Toolboxes:
         self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed, run_child: RunChild
     ) -> Toolbox:
         """Make the toolbox of a run."""
-        registry = ToolRegistry(
-            (*agent.own_tools, *plan.more_tools),
-            offers=partial(_suits, getattr(plan.model, "abilities", UNKNOWN)),
-        )
+        tools = (*agent.own_tools, *plan.more_tools)
+        offers = partial(_suits, getattr(plan.model, "abilities", UNKNOWN))
+        registry = ToolRegistry(tools, offers=offers)
+        definitions, defers = registry.definitions(), False
+        for one in (*definitions, *agent.mcp_servers):
+            defers |= one.deferred
+        if defers:
+            registry = _searched(tools, offers, plan.model)
+            definitions = registry.definitions()
         contexts = _Contexts(self, plan, feed, deps, run_child)
         spill, shared = contexts.spill, contexts.shared
         toolbox = Toolbox(
@@ -130,7 +136,7 @@ class Toolboxes:
             clock=self._clock,
             clean=self.redact,
             context=contexts.make,
-            definitions=registry.definitions(),
+            definitions=definitions,
             permissions=self.grants.over(
                 plan.family, self.permissions.also_reading(lambda: spill.directories)
             ),
@@ -220,6 +226,14 @@ async def close_kept(owner: str, kept: Sequence[object]) -> None:
                 await close()
             except Exception:  # user code, while something else is being closed
                 logger.exception("what a tool kept for %s could not be closed", owner)
+
+
+def _searched(
+    tools: Sequence[Tool[Any]], offers: Callable[[Tool[Any]], bool], model: Model
+) -> ToolRegistry:
+    from treadle.tools.tool_search import SearchedRegistry  # noqa: PLC0415  only for deferred tools
+
+    return SearchedRegistry(tools, offers, native=getattr(model, "searches_tools", False) is True)
 
 
 def _suits(abilities: Abilities, tool: Tool[Any]) -> bool:

@@ -5,6 +5,7 @@ tool.py          `Tool`, `ToolContext`, `ToolFailed`: the contract
 run_context.py   `RunContext`: a run before its first request
 offered.py       conditions of a tool, and tools under another name or definition
 toolset.py       `Toolset`: tools that are filtered, renamed and combined together
+tool_search.py   search among deferred tools, and the tools that it has found
 approval.py      approval requests and their answers
 confinement.py   the contract of a sandbox for commands
 failures.py      `ToolFailed`, `ToolDeferred`: how a tool reports its outcome

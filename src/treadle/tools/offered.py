@@ -1,8 +1,8 @@
 """Tools that a run offers in a different form: under a condition, another name or another
 definition, and tools that no longer exist.
 
-Entry points: `Conditions`, `offer_of`, `ConditionalTool`, `RenamedTool`, `RedefinedTool`,
-`GoneTool`.
+Entry points: `Conditions`, `offer_of`, `ConditionalTool`, `RenamedTool`, `DeferredTool`,
+`RedefinedTool`, `GoneTool`.
 """
 
 from __future__ import annotations
@@ -114,11 +114,18 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ALWAYS = Conditions()
+SEARCH = "search_tools"
+"""Name of the tool that searches deferred tools."""
 
 
 def is_conditional(tool: Tool[Any]) -> bool:
     """Return True if a run must ask for the definition to offer (`offer_of`)."""
     return bool(_conditions_of(tool))
+
+
+def is_deferred(one: object) -> bool:
+    """Return True for a deferred tool, and for an MCP server whose tools are deferred."""
+    return getattr(getattr(one, "definition", one), "deferred", False) is True
 
 
 async def offer_of(tool: Tool[Any], ctx: RunContext[Any]) -> ToolDefinition | None:
@@ -227,6 +234,22 @@ class RenamedTool(WrappedTool[DepsIn]):
             return self.inner.parse(arguments_json)
         except InvalidArguments as e:
             raise InvalidArguments(str(e).replace(self.inner.name, self._name, 1)) from e
+
+
+class DeferredTool(WrappedTool[DepsIn]):
+    """A tool that a run offers once the model has found it (`tools/tool_search.py`)."""
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return self._own_definition
+
+    @cached_property
+    def _own_definition(self) -> ToolDefinition:
+        return msgspec.structs.replace(self.inner.definition, deferred=True)
+
+    async def offer(self, ctx: RunContext[DepsIn]) -> ToolDefinition | None:
+        found = await super().offer(ctx)
+        return None if found is None else msgspec.structs.replace(found, deferred=True)
 
 
 class RedefinedTool(WrappedTool[DepsIn]):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from treadle.errors import AgentError
-from treadle.messages.message import JsonText
+from treadle.messages.message import JsonText, Message
 from treadle.models.model import ToolDefinition
 from treadle.tools.failures import DidNotHappen as DidNotHappen
 from treadle.tools.failures import Happened as Happened
@@ -23,6 +23,9 @@ _NAMES_SHOWN = 50
 
 class ToolRegistry:
     """Tools by unique name, with lookup in O(1)."""
+
+    defers = False
+    """True if some tools are offered only after a search (`tools/tool_search.py`)."""
 
     def __init__(
         self,
@@ -56,6 +59,12 @@ class ToolRegistry:
     def remove(self, name: str) -> bool:
         """Remove a tool. Returns False if there was none."""
         return self._tools.pop(name, None) is not None
+
+    def load(self, history: Sequence[Message]) -> bool:
+        """Offer the tools that the model has found in this conversation. Returns True if the
+        definitions have changed.
+        """
+        return False
 
     def definitions(self) -> tuple[ToolDefinition, ...]:
         """Return the definitions for a request, in the order of registration."""

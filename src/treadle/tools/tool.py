@@ -320,6 +320,11 @@ class ToolProvider(Protocol):
         """Values that must not be displayed."""
         ...
 
+    @property
+    def deferred(self) -> bool:
+        """True if the model sees only the tools that it has found with a search."""
+        ...
+
 
 class LateTools(Protocol):
     """Tools that may arrive while a run is in progress."""

@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 from treadle.errors import AgentError
 from treadle.models.model import ToolDefinition
 from treadle.tools.function.traits import name_fault
-from treadle.tools.offered import ConditionalTool, Conditions, Prepare, RenamedTool
+from treadle.tools.offered import ConditionalTool, Conditions, DeferredTool, Prepare, RenamedTool
 from treadle.tools.run_context import Given, RunContext, called_with, check_arity
 from treadle.tools.tool import Tool
 
@@ -21,7 +21,8 @@ _KEEP = "def keep(ctx: RunContext[Deps], tool: ToolDefinition) -> bool"
 
 
 class Toolset(Sequence[Tool[Deps]], Generic[Deps]):
-    """A sequence of tools that can be filtered, prepared, renamed, prefixed and combined.
+    """A sequence of tools that can be filtered, prepared, renamed, prefixed, deferred and
+    combined.
 
     Each method returns a new set, in the same order. Pass a set as `tools=`, or unpack it among
     other tools: `tools=[*crm.prefixed("crm_"), search]`. `+` combines sets and lists. Functions are
@@ -112,3 +113,9 @@ class Toolset(Sequence[Tool[Deps]], Generic[Deps]):
     def prefixed(self, prefix: str) -> Toolset[Deps]:
         """Put a prefix before the name of each tool: `Toolset([find]).prefixed("crm_")`."""
         return self.renamed({tool.name: f"{prefix}{tool.name}" for tool in self._tools})
+
+    def deferred(self) -> Toolset[Deps]:
+        """Offer each tool only once the model has found it with a search, which the provider or
+        Treadle does. For sets of more than a few dozen tools: `tools=[*crm.deferred(), search]`.
+        """
+        return Toolset(DeferredTool(tool) for tool in self._tools)

@@ -17,7 +17,7 @@ from tests.tools.mcp.conftest import HERE, Use, bad, ours
 from treadle.errors import AgentError
 from treadle.tools.builtin.processes import seen
 from treadle.tools.mcp import McpServer, McpServers
-from treadle.tools.mcp.listing import TOOLS_MOST
+from treadle.tools.mcp.listing import DEFERRED_MOST, TOOLS_MOST
 from treadle.tools.mcp.upkeep import FIRST_S, LONGEST_S, MOST, Backoff
 from treadle.tools.tool import ToolFailed
 
@@ -212,6 +212,18 @@ async def test_a_server_with_thousands_of_tools_gives_as_many_as_a_request_can_h
     )
     assert [tool.name for tool in chosen] == ["bad_t9999"]
     assert "'none' not offered: it has no such tool" in warnings[-1]
+
+
+async def test_a_server_with_thousands_of_tools_gives_them_to_a_search(
+    servers: McpServers, warnings: list[str]
+) -> None:
+    tools = await servers.tools([bad("many", "5000", deferred=True)], warn=warnings.append)
+    assert len(tools) == DEFERRED_MOST
+    assert all(tool.definition.deferred for tool in tools)
+    assert "more than 4,000 tools: choose with tools=" in warnings[0]
+    few = await servers.tools([bad("many", "5000")], warn=warnings.append)
+    assert (len(few), few[0].definition.deferred) == (TOOLS_MOST, False)
+    assert "or let the model search them with deferred=True" in warnings[-1]
 
 
 async def test_pages_without_end_are_not_followed_without_end(

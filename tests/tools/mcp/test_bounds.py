@@ -15,7 +15,6 @@ from treadle.tools.mcp import McpServer, Pins
 from treadle.tools.mcp.http import AGAIN_LEAST_S, AGAIN_MOST_S, CALM_S, Pace
 from treadle.tools.mcp.joining import Joining
 from treadle.tools.mcp.listing import Offered, ServerListing, listing_of
-from treadle.tools.mcp.pins import NAMES_CHARS_MAX, TOOLS_MAX
 from treadle.tools.mcp.tool import McpTool
 from treadle.tools.mcp.traffic import Allowance
 from treadle.tools.mcp.words import plain
@@ -55,9 +54,12 @@ def test_changes_that_are_too_long_to_be_kept_are_not_offered(tmp_path: Path) ->
     assert all(json.loads(change.now) for change in pins.changed())
 
 
-def test_more_names_than_are_remembered_are_not_offered(tmp_path: Path) -> None:
+def test_more_names_than_are_remembered_are_not_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treadle.tools.mcp.pins.TOOLS_MAX", 1_000)
     pins = Pins(tmp_path)
-    for begin in range(0, TOOLS_MAX, 250):
+    for begin in range(0, 1_000, 250):
         assert pins.check(EVIL, offered(EVIL, *(f"t{begin + n}" for n in range(250)))) == []
     late = offered(EVIL, "one_more")
     assert pins.check(EVIL, late) == ["one_more"]
@@ -65,13 +67,16 @@ def test_more_names_than_are_remembered_are_not_offered(tmp_path: Path) -> None:
     assert pins.check(EVIL, offered(EVIL, "t0")) == []
 
 
-def test_long_names_beyond_what_is_remembered_are_not_offered(tmp_path: Path) -> None:
+def test_long_names_beyond_what_is_remembered_are_not_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treadle.tools.mcp.pins.NAMES_CHARS_MAX", 64_000)
     pins, long = Pins(tmp_path), "\N{GRINNING FACE}" * 250
     tools = offered(EVIL, *(f"{n:03} {long}" for n in range(256)))
     refused = pins.check(EVIL, tools)
     assert refused == pins.beyond(EVIL, tools) != []
     kept = len(tools) - len(refused)
-    assert kept == NAMES_CHARS_MAX // 254
+    assert kept == 64_000 // 254
     assert pins.check(EVIL, tools[:kept]) == []
 
 

@@ -17,6 +17,7 @@ def estimated_tokens(request: ModelRequest) -> int:
     frame += sum(
         text_bytes(tool.name) + text_bytes(tool.description) + len(dumped(tool.parameters))
         for tool in request.tools
+        if not tool.deferred
     )
     said = size_of(request.messages)
     return Size(frame + said.size_bytes, said.media).tokens

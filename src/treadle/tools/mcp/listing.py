@@ -49,12 +49,14 @@ TOOLS_MOST = 256
 """Maximum number of tools of one server, after `tools=` is applied. Limited because each takes
 space in every request.
 """
+DEFERRED_MOST = 4_000
+"""Maximum number of tools of one server whose tools are deferred."""
 PAGES_MOST = 100
 SEEN_MOST = 20_000
 """Maximum number of tools that are read."""
 DEFINITION_BYTES = 64 << 10
 DEFINITIONS_BYTES = 1 << 20
-"""Maximum size of all definitions of one server."""
+"""Maximum size of all definitions of one server; eight times that if they are deferred."""
 STATES_MOST = 100_000
 """Maximum number of states in the patterns of all tools of one server."""
 _DESCRIPTION = 8_000
@@ -99,23 +101,20 @@ def listing_of(server: McpServer, told: ServerListing) -> Listing:
     """Select the tools that can be offered. Compiles each schema, which may take a second for
     hundreds of tools.
     """
-    found: dict[str, Offered] = {}
-    left_out: dict[str, list[str]] = {}
+    room, found, left_out = _Room(server), dict[str, Offered](), dict[str, list[str]]()
     for name, why in told.unfit.items():
         if server.tools is None or name in [one_line(wanted, 60) for wanted in server.tools]:
             left_out.setdefault(one_line(why, 200), []).append(name)
-    size = 0
     for tool in told.tools:
         if server.tools is not None and tool.name not in server.tools:
             continue
         offered = _offered(server, tool)
         if isinstance(offered, Offered):
-            offered = _fault(offered, found, size) or _fault_of_patterns(offered, found) or offered
+            offered = room.fault(offered) or offered
         if isinstance(offered, str):
             left_out.setdefault(offered, []).append(one_line(tool.name, 60))
             continue
         found[tool.name] = offered
-        size += len(offered.definition)
     missing = [
         name
         for name in server.tools or ()
@@ -126,27 +125,41 @@ def listing_of(server: McpServer, told: ServerListing) -> Listing:
     return Listing(found, tuple(_notes(server, left_out)))
 
 
-def _fault(offered: Offered, found: Mapping[str, Offered], size: int) -> str | None:
-    if offered.theirs in found or any(offered.name == other.name for other in found.values()):
-        return "it offers two of this name, and the first counts"
-    if len(found) >= TOOLS_MOST:
-        return f"it offers more than {TOOLS_MOST} tools: choose with tools="
-    if size + len(offered.definition) > DEFINITIONS_BYTES:
-        return (
-            f"its tools' descriptions are longer than {DEFINITIONS_BYTES >> 20} MiB: choose with "
-            "tools="
-        )
-    return None
+class _Room:
+    """Space for the tools of a server, which each fitting one takes up."""
 
+    def __init__(self, server: McpServer) -> None:
+        self._deferred = server.deferred
+        self._most = DEFERRED_MOST if server.deferred else TOOLS_MOST
+        self._bytes = DEFINITIONS_BYTES << (3 if server.deferred else 0)
+        self._names, self._theirs = set[str](), set[str]()
+        self._size = self._states = 0
 
-def _fault_of_patterns(offered: Offered, found: Mapping[str, Offered]) -> str | None:
-    states = offered.arguments.states()
-    if states and states + sum(other.arguments.states() for other in found.values()) > STATES_MOST:
-        return (
-            f"the patterns of its tools unfold to more than {STATES_MOST:,} states: choose with "
-            "tools="
-        )
-    return None
+    def fault(self, offered: Offered) -> str | None:
+        """Return the reason why a tool does not fit; None if it does."""
+        size, states = self._size + len(offered.definition), self._states
+        if offered.name in self._names or offered.theirs in self._theirs:
+            return "it offers two of this name, and the first counts"
+        if len(self._names) >= self._most:
+            return f"it offers more than {self._most:,} tools: {self._advice}"
+        if size > self._bytes:
+            return (
+                f"its tools' descriptions are longer than {self._bytes >> 20} MiB: {self._advice}"
+            )
+        if (own := offered.arguments.states()) and states + own > STATES_MOST:
+            return (
+                f"the patterns of its tools unfold to more than {STATES_MOST:,} states: choose "
+                "with tools="
+            )
+        self._names.add(offered.name)
+        self._theirs.add(offered.theirs)
+        self._size, self._states = size, states + own
+        return None
+
+    @property
+    def _advice(self) -> str:
+        search = "" if self._deferred else ", or let the model search them with deferred=True"
+        return f"choose with tools={search}"
 
 
 def _offered(server: McpServer, tool: mcp_types.Tool) -> Offered | str:

@@ -21,9 +21,9 @@ from treadle.tools.mcp.server import McpServer
 
 FILE_NAME = "mcp-tools.json"
 VERSION = 1
-TOOLS_MAX = 1_000
+TOOLS_MAX = 5_000
 """Maximum number of tool names stored for one server, including those that it no longer has."""
-NAMES_CHARS_MAX = 64_000
+NAMES_CHARS_MAX = 320_000
 """Maximum length of the tool names stored for one server, summed."""
 STORE_CHARS_MAX = 900_000
 """Maximum size of the definitions of all servers, in characters. Beyond it, only hashes are kept

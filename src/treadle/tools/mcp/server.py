@@ -60,6 +60,8 @@ class ServerSettings(Protocol):
     @property
     def trust_hints(self) -> bool: ...
     @property
+    def deferred(self) -> bool: ...
+    @property
     def timeout_s(self) -> float: ...
     @property
     def wait_s(self) -> float: ...
@@ -91,6 +93,8 @@ class McpServer(
             later, they join the run in progress. Counts against the run's time limit.
         trust_hints: True: rely on readOnlyHint and idempotentHint, so that such calls run without
             approval, or are repeated after a crash.
+        deferred: True: the model searches the tools and sees only those that it has found. The
+            server may then have up to 4,000 tools, otherwise 256.
         protocol: legacy: the handshake of 2025 and before, for a server that fails on version
             negotiation.
     """
@@ -107,6 +111,7 @@ class McpServer(
     start_timeout_s: float = START_TIMEOUT_S
     wait_s: float = WAIT_S
     trust_hints: bool = False
+    deferred: bool = False
     protocol: Literal["auto", "legacy"] = "auto"
 
     def __post_init__(self) -> None:
@@ -127,6 +132,7 @@ class McpServer(
             timeout_s=settings.timeout_s,
             wait_s=settings.wait_s,
             trust_hints=settings.trust_hints,
+            deferred=settings.deferred,
         )
 
     async def for_run(self, ctx: RunContext[Any]) -> McpServer:
@@ -218,8 +224,8 @@ class McpServer(
 
     @cached_property
     def process(self) -> Hashable:
-        """Key of the connection. Servers that differ only in `tools`, `timeout_s` or `trust_hints`
-        share one.
+        """Key of the connection. Servers that differ only in `tools`, `timeout_s`, `trust_hints` or
+        `deferred` share one.
         """
         env, headers = revealed(self.env), revealed(self.fixed_headers)
         where = (

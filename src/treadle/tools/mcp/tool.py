@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from treadle.messages.message import JsonText, MediaPart, TextPart
-from treadle.models.model import ToolDefinition
 from treadle.tools.mcp.listing import Offered
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.upkeep import Upkeep
@@ -41,6 +42,8 @@ class McpTool:
     def __init__(self, offered: Offered, server: McpServer, upkeep: Upkeep) -> None:
         """Create an MCP tool. `server`: the agent's definition. Other agents may share `upkeep`."""
         self._offered, self._server, self._upkeep = offered, server, upkeep
+        known = offered.arguments.definition
+        self.definition = structs.replace(known, deferred=True) if server.deferred else known
 
     @property
     def server(self) -> str:
@@ -49,10 +52,6 @@ class McpTool:
     @property
     def name(self) -> str:
         return self._offered.name
-
-    @property
-    def definition(self) -> ToolDefinition:
-        return self._offered.arguments.definition
 
     @property
     def effect(self) -> Effect:

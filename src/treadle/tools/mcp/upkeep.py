@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import anyio
 from anyio import to_thread
@@ -60,6 +60,7 @@ class Backoff:
         return max(self._until - self._clock(), 0.0)
 
 
+_Wanted: TypeAlias = "tuple[tuple[str, ...] | None, bool]"
 FRESH_S = 60.0
 """Seconds for which a list of tools is current, unless the server announces a change."""
 PATIENCE_S = 2.0
@@ -75,9 +76,7 @@ class _Listed:
     by: McpConnection
     told: ServerListing
     at: float
-    offered: dict[tuple[str, ...] | None, Listing] = field(
-        default_factory=dict[tuple[str, ...] | None, Listing]
-    )
+    offered: dict[_Wanted, Listing] = field(default_factory=dict[_Wanted, Listing])
     """Offered tools, by requested selection."""
 
 
@@ -120,7 +119,7 @@ class Upkeep:
         """Return the tools that `server` selects. They are requested again after a change, or with
         `fresh` after a minute. Raises Unreachable.
         """
-        wanted = None if server.tools is None else tuple(server.tools)
+        wanted = _wanted(server)
         known = self._known(fresh=fresh)
         if known is None or wanted not in known.offered:
             async with self._listing:
@@ -191,11 +190,7 @@ class Upkeep:
     def standing(self, server: McpServer) -> ServerStatus:
         """Return the status of `server`, one of those that share this connection."""
         is_running = self._now is not None and self._now.is_usable
-        known = (
-            None
-            if self._listed is None
-            else self._listed.offered.get(None if server.tools is None else tuple(server.tools))
-        )
+        known = None if self._listed is None else self._listed.offered.get(_wanted(server))
         trouble = () if is_running or not self._trouble else (self._trouble,)
         notes, tools = (
             ((), ())
@@ -269,3 +264,8 @@ class Upkeep:
         self.end()
         if self._now is not None:
             await self._now.over.wait()
+
+
+def _wanted(server: McpServer) -> _Wanted:
+    """Return the key of the selection that a server makes of its tools."""
+    return (None if server.tools is None else tuple(server.tools), server.deferred)

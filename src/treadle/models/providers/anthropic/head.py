@@ -6,7 +6,7 @@ request.py adds the messages. Entry point: `HeadEncoder`.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -63,6 +63,14 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     """Key under which the history stores the messages as they go with this head."""
 
 
+SEARCHED = " searched"
+"""End of the key `Head.wire` of requests with deferred tools."""
+_TOOL_SEARCH: Block = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+"""Search by the API among deferred tools. Source: a recorded exchange (2026), and the types of SDK
+2.10.
+"""
+
+
 class HeadEncoder:
     """Encoder of the heads of one model's requests."""
 
@@ -86,6 +94,11 @@ class HeadEncoder:
             wire += f" {since} {blake2b(lasting, digest_size=8).hexdigest()}"
         if self.sends_blocks(request.settings):
             wire += " compacted"
+        tools: Any = body.get("tools", ())
+        for tool in tools:  # ours, or those of settings.extra
+            if "defer_loading" in tool:
+                wire += SEARCHED
+                break
         data = head(body) + b',"messages":['
         return Head(data, headers, marks_left, mark, diagnoses, lasting, wire)
 
@@ -152,6 +165,11 @@ class HeadEncoder:
             ]
         )
 
+    @property
+    def searches_tools(self) -> bool:
+        """True if the API searches deferred tools for this model."""
+        return self._is_vendor and self._abilities.tool_search is True
+
     def sends_blocks(self, settings: Settings) -> bool:
         """Return True if the API compacts conversations with this model and accepts its blocks
         back.
@@ -171,7 +189,10 @@ class HeadEncoder:
         not use.
         """
         held = (
-            strict_tools(request.tools, request.settings.output_schema)
+            strict_tools(
+                tuple(tool for tool in request.tools if not tool.deferred),
+                request.settings.output_schema,
+            )
             if self._is_strict(request.settings)
             else {}
         )
@@ -181,9 +202,14 @@ class HeadEncoder:
                 "description": t.description,
                 "input_schema": held.get(t.name, t.parameters),
                 **({"strict": True} if t.name in held else {}),
+                **({"defer_loading": True} if t.deferred else {}),
             }
             for t in request.tools
         ]
+        for tool in request.tools:
+            if tool.deferred:
+                ours.append(_TOOL_SEARCH)
+                break
         names = {tool.name for tool in request.tools}
         return [
             *ours,

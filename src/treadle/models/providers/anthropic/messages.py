@@ -242,8 +242,21 @@ def abandoned(messages: Iterable[Message], *, has_container: bool) -> frozenset[
     return frozenset(gone if has_container else gone | (waiting & programs))
 
 
+def searches_in(messages: Iterable[Message]) -> frozenset[str]:
+    """Return ids of the API's searches among deferred tools. It rejects their results in requests
+    without these tools.
+    """
+    heads = (
+        head_of(part)
+        for message in messages
+        for part in message.parts
+        if isinstance(part, ProviderPart) and part.provider == PROVIDER
+    )
+    return frozenset(head.tool_use_id for head in heads if head.type == "tool_search_tool_result")
+
+
 def _without(message: Message, gone: frozenset[str]) -> Message:
-    """Return the message without these calls of the API's own.
+    """Return the message without these calls of the API's own, and without their results.
 
     Calls made by their programs become calls of the model.
     """
@@ -253,7 +266,7 @@ def _without(message: Message, gone: frozenset[str]) -> Message:
         if not (
             isinstance(part, ProviderPart)
             and part.provider == PROVIDER
-            and head_of(part).id in gone
+            and not gone.isdisjoint((head_of(part).id, head_of(part).tool_use_id))
         )
     ]
     for i, part in enumerate(parts):

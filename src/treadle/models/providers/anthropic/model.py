@@ -108,6 +108,11 @@ class AnthropicModel:
         """
         return self.abilities.refused() | _REFUSES
 
+    @property
+    def searches_tools(self) -> bool:
+        """True if the API searches deferred tools."""
+        return self._encoder.heads.searches_tools
+
     def notes(self, settings: Settings) -> tuple[str, ...]:
         """Return notes on differences between requests and `settings` that are due to the model."""
         return self._encoder.heads.notes(settings)

@@ -26,8 +26,8 @@ from treadle.models.providers.anthropic.fields import (
     thinking_since,
     with_beta,
 )
-from treadle.models.providers.anthropic.head import WIRE, Head, HeadEncoder
-from treadle.models.providers.anthropic.messages import MessageEncoder, Sent, abandoned
+from treadle.models.providers.anthropic.head import SEARCHED, WIRE, Head, HeadEncoder
+from treadle.models.providers.anthropic.messages import MessageEncoder, Sent, abandoned, searches_in
 from treadle.models.providers.encoding import (
     dumped,
     remembered,
@@ -183,6 +183,8 @@ class RequestEncoder:
         wire: str = WIRE,
     ) -> MessageEncoder:
         gone = abandoned(messages, has_container="container" in (settings.extra or {}))
+        if SEARCHED not in wire:
+            gone |= searches_in(messages)
         sent = Sent(
             thinking_since(settings),
             gone,

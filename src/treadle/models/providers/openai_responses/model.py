@@ -131,6 +131,11 @@ class OpenAIResponsesModel:
         """Settings that the model rejects. The API has no stop sequences."""
         return self.abilities.refused() | _REFUSES
 
+    @property
+    def searches_tools(self) -> bool:
+        """True if the API searches deferred tools. Other servers with this API may not."""
+        return self._own_host and self.abilities.tool_search is True
+
     def notes(self, settings: Settings) -> tuple[str, ...]:
         """Return notes on differences between requests and `settings` that are due to the model."""
         return self._encoder.notes(settings)

@@ -204,6 +204,10 @@ class RequestEncoder:
             {"type": PATCH_TOOL} if self._has_built_in(tool) else _tool(tool, strictly=strictly)
             for tool in request.tools
         ]
+        for tool in request.tools:
+            if tool.deferred:
+                ours.append({"type": "tool_search"})
+                break
         hosted = wanted(request.settings, _HOSTED, _detailed)
         tools = with_theirs([*ours, *hosted], extra.pop("tools", None), _key, _joined)
         body: Json = {"model": self._model_id, "stream": True, "store": False}
@@ -307,6 +311,7 @@ def _tool(tool: ToolDefinition, *, strictly: bool) -> Json:
         "description": tool.description,
         "parameters": fitted or taken,
         "strict": fitted is not None,
+        **({"defer_loading": True} if tool.deferred else {}),
     }
 
 
