@@ -200,7 +200,7 @@ def work(ctx: click.Context, **options: Any) -> None:
         settled := [OF_A_BATCH[name] for name in OF_A_BATCH if wish.said(name)]
     ):
         raise CommandFailed(
-            "--resume continues a batch with its original options, so it cannot be combined with "
+            "--resume continues a batch with its original options, so it cannot be used with "
             f"{settled[0]}: leave one of them out"
         )
     _check_workers(options)

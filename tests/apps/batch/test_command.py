@@ -71,7 +71,7 @@ def test_prompts_come_from_standard_input(cli: Work) -> None:
         (("--from", "nowhere"), "cannot read 'nowhere'"),
         (("--from", "empty"), "'empty/nothing' is empty"),
         (("--from", "binary"), "not UTF-8"),
-        (("x", "--resume", "last"), "--resume continues a batch as it was started"),
+        (("x", "--resume", "last"), "--resume continues a batch with its original options"),
         (("--resume", "last", "--worktree"), "--worktree"),
         (("--resume", "last"), "there are none yet"),
         (("x", "--cwd", "nowhere"), "is not a directory"),
@@ -238,7 +238,7 @@ def test_prompts_that_work_in_one_folder_at_once_are_warned_about_and_have_no_di
     cli: Work,
 ) -> None:
     answer, rows = cli.work("a", "b", "--parallel", "2", "--model", cli.script(DONE))
-    assert "several prompts work in the same folder at once" in answer.err
+    assert "several prompts work in the same folder at the same time" in answer.err
     assert [row["diff"] for row in rows] == [None, None]
 
 
