@@ -9,12 +9,13 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from itertools import takewhile
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from sqlalchemy import func
+from sqlalchemy import bindparam, func
 from sqlmodel import Session, col, delete, select
 
 from treadle.apps.assistant.tables import Change, Confirmation, Task
+from treadle.service.database.guard import execute
 from treadle.service.database.scope import Scope
 
 KEPT: Final = timedelta(days=30)
@@ -26,6 +27,16 @@ COUNTED: Final = ("complete_task", "update_task")
 UNDO: Final = "undo"
 _KEY_CHARS: Final = 200
 _TICK: Final = timedelta(microseconds=1)
+# Statements that most calls execute, built once.
+_any_select: Final[Any] = select  # the columns have types that it does not know
+_MINE: Final = col(Change.user_id) == bindparam("mine")
+_RESULT: Final[Any] = _any_select(Change.result).where(_MINE, col(Change.key) == bindparam("key"))
+_LAST_AT: Final = select(func.max(col(Change.at))).where(_MINE)
+_COUNTED: Final[Any] = _any_select(Change.run_id, Change.at, Change.before).where(
+    _MINE, col(Change.by_person).is_(False), col(Change.tool).in_(COUNTED)
+)
+_COUNTED_SINCE: Final = _COUNTED.where(col(Change.at) >= bindparam("start"))
+_COUNTED_OF_RUN: Final = _COUNTED.where(col(Change.run_id) == bindparam("run"))
 _FIELDS: Final = ("title", "description", "completed", "priority", "due", "deleted_at")
 """Fields that a change may affect, in addition to `updated_at`."""
 
@@ -40,10 +51,8 @@ class ChangeLog:
         """Return the result of the call with this key; None if it changed nothing."""
         if key is None:
             return None
-        change = self._session.exec(
-            select(Change).where(Change.user_id == self._user_id, Change.key == short(key))
-        ).first()
-        return None if change is None else change.result
+        found = execute(self._session, _RESULT, {"mine": self._user_id, "key": short(key)}).first()
+        return None if found is None else found[0]
 
     def add(
         self,
@@ -57,12 +66,9 @@ class ChangeLog:
         """Add a change. It is dated after every other change of this user, even if the clock went
         backwards.
         """
-        last = cast(
-            "datetime | None",
-            self._session.exec(
-                select(func.max(col(Change.at))).where(Change.user_id == self._user_id)
-            ).one(),
-        )
+        last: datetime | None = execute(
+            self._session, _LAST_AT, {"mine": self._user_id}
+        ).scalar_one()
         at = self._clock() if last is None else max(self._clock(), last + _TICK)
         held = None if key is None else short(key)
         change = Change(
@@ -96,16 +102,12 @@ class ChangeLog:
         and by any run or client in the last ten minutes.
         """
         start = self._clock() - WINDOW
-        mine = select(Change).where(
-            Change.user_id == self._user_id,
-            col(Change.by_person).is_(False),
-            col(Change.tool).in_(COUNTED),
-        )
-        rows = [*self._session.exec(mine.where(col(Change.at) >= start))]
+        mine = {"mine": self._user_id}
+        rows = [*execute(self._session, _COUNTED_SINCE, {**mine, "start": start})]
         # The run may have been resumed after a while. A single query for both would read all
         # changes of this user.
         if run_id is not None:
-            rows += self._session.exec(mine.where(Change.run_id == run_id)).all()
+            rows += execute(self._session, _COUNTED_OF_RUN, {**mine, "run": run_id}).all()
         granted = self._granted({row.run_id for row in rows if row.run_id is not None})
         touched = [
             (row, str(task["id"]))

@@ -13,7 +13,7 @@ from datetime import date, datetime
 from typing import Any, Final, Unpack
 from uuid import UUID
 
-from sqlalchemy import func
+from sqlalchemy import bindparam, func
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -30,6 +30,7 @@ from treadle.apps.assistant.fields import (
 from treadle.apps.assistant.matching import folded, holding, meant
 from treadle.apps.assistant.tables import Change, Task
 from treadle.errors import AgentError
+from treadle.service.database.guard import execute
 from treadle.service.database.scope import Scope
 from treadle.types import now
 
@@ -44,6 +45,18 @@ OPTIONS_MOST: Final = 5
 LOOKED_AT: Final = 200
 """Maximum number of matches whose differences are examined."""
 _DUE: Final = re.compile(r"due:(\S*?)(?:\.\.(\S*))?", re.IGNORECASE)
+
+
+# Statements that most calls execute, built once.
+_MINE: Final = (col(Task.user_id) == bindparam("mine"), col(Task.deleted_at).is_(None))
+_COUNTED: Final = select(Task.completed, func.count()).where(*_MINE).group_by(col(Task.completed))
+_NEWEST: Final = (
+    select(Task.id, Task.title, Task.completed, Task.created_at)
+    .where(*_MINE)
+    .order_by(col(Task.completed), col(Task.created_at).desc())
+    .limit(OPEN_MOST + COMPLETED_LOOKED_AT)
+)
+_BY_IDS: Final = select(Task).where(*_MINE, col(Task.id).in_(bindparam("ids", expanding=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +172,8 @@ class TaskStore:
 
     def by_ids(self, ids: Sequence[str]) -> Sequence[Task]:
         """Return the existing tasks, in the order of `ids`."""
-        tasks = {
-            task.id: task for task in self._session.exec(self._mine().where(col(Task.id).in_(ids)))
-        }
+        given = {"mine": self._scope.user_id, "ids": ids}
+        tasks = {task.id: task for task in self._session.exec(_BY_IDS, params=given)}
         return [tasks[task_id] for task_id in ids if task_id in tasks]
 
     def today(self) -> date:
@@ -261,10 +273,10 @@ class TaskStore:
     # ------------------------------------------------------------ inside
 
     def _check_room(self) -> None:
-        mine = select(Task.completed, func.count()).where(
-            Task.user_id == self._scope.user_id, col(Task.deleted_at).is_(None)
-        )
-        counted = dict(self._session.exec(mine.group_by(col(Task.completed))).all())
+        counted: dict[bool, int] = {
+            completed: number
+            for completed, number in execute(self._session, _COUNTED, {"mine": self._scope.user_id})
+        }
         if counted.get(False, 0) >= OPEN_MOST:
             raise AgentError(
                 "invalid",
@@ -294,13 +306,8 @@ class TaskStore:
         """Return id, title and completion of all open and the newest completed tasks, oldest
         first.
         """
-        mine = select(Task.id, Task.title, Task.completed, Task.created_at).where(
-            Task.user_id == self._scope.user_id, col(Task.deleted_at).is_(None)
-        )
-        newest = mine.order_by(col(Task.completed), col(Task.created_at).desc()).limit(
-            OPEN_MOST + COMPLETED_LOOKED_AT
-        )
-        rows = sorted(self._session.exec(newest), key=lambda row: (row[3], row[0]))
+        newest = execute(self._session, _NEWEST, {"mine": self._scope.user_id})
+        rows = sorted(newest, key=lambda row: (row[3], row[0]))
         return [(task_id, title, completed) for task_id, title, completed, _ in rows]
 
     def _wrote(self, tool: str, before: Sequence[dict[str, Any]]) -> None:
