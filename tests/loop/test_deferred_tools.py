@@ -11,6 +11,7 @@ import pytest
 
 from tests.doubles import agent, asks, call, open_runtime, says
 from tests.loop.test_recovery import resumed, vanished
+from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
 from treadle import AgentError, Toolset, tool
 from treadle.agents.agent import Agent
 from treadle.messages.events import ToolCallEnd
@@ -102,6 +103,7 @@ async def test_a_fork_offers_the_tools_that_were_found_up_to_its_turn() -> None:
     assert offered(one)[-1] == FOUND
 
 
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("cut", range(1, 16))
 async def test_a_resume_after_each_entry_offers_the_same_tools(cut: int) -> None:
     runtime, one = open_runtime(), clerk(*LOOKS)

@@ -245,7 +245,7 @@ async def test_a_journal_that_was_taken_away_is_not_made_anew_by_who_reads(path:
         one.unlink()
     with refuses(
         "agent",
-        r"'.*journal.db' cannot be opened \(SQLITE_CANTOPEN.*\): nothing was changed. See that its directory",
+        r"'.*journal.db' cannot be opened \(SQLITE_CANTOPEN.*\): nothing was changed. Check that its directory",
     ):
         await journal.runs()
     await journal.aclose()

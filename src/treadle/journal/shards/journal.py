@@ -109,8 +109,11 @@ class ShardedJournal:
                 self._directory.forget(run_id)
         if (found := await self._directory.find(run_id)) is not None:
             return await found.do(work)
-        # raises UnknownRun, with near ids of this shard only, because most callers do not show them
-        return await self._directory.homes(key_of(run_id))[0].do(work)
+        try:
+            return await self._directory.homes(key_of(run_id))[0].do(work)
+        except UnknownRun as e:
+            near = await ask_all(self._shards, lambda journal: journal.near(run_id))
+            raise UnknownRun(run_id, [one for _, some in near for one in some]) from e
 
     # ------------------------------------------------------------ driving
 

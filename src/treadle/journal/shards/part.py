@@ -18,7 +18,7 @@ from treadle.journal.shards.tables import has, reserve, where
 from treadle.journal.tables.claiming import dead_workers, ready_rows
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.listing import selected
-from treadle.journal.tables.rows import key_of
+from treadle.journal.tables.rows import key_of, near
 
 _MADE = "select id, coalesce(made_at_us, started_at_us) from runs where id = any(?)"
 
@@ -55,6 +55,10 @@ class PartJournal(PostgresJournal):
 
     async def has_run(self, run_id: str) -> bool:
         return await self._reading.read(lambda db: has(db, "run", run_id))
+
+    async def near(self, run_id: str) -> list[str]:
+        """Return ids that may have been meant by one that is unknown."""
+        return await self._reading.read(lambda db: near(db, run_id))
 
     async def reserve(self, kind: str, name: str, shard: str) -> str:
         """Reserve an id for a shard, and return the shard that has it."""

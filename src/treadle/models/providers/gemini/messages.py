@@ -110,8 +110,7 @@ class MessageEncoder:
                 case ProviderPart(provider="gemini"):
                     yield self._own(part, settled)
                 case MediaPart(provider="gemini"):
-                    fields: Json = {**self._kept(part, settled)}
-                    yield iter([_inline(part) | fields])
+                    yield iter([{**_inline(part), **self._kept(part, settled)}])
                 case MediaPart():
                     yield iter([{"text": described(part)}])
                 case _:
