@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from treadle._internal.safe_open import open_in_place
@@ -35,7 +36,27 @@ class HeldFiles:
 
     def has(self, found: os.stat_result) -> bool:
         inode = (found.st_dev, found.st_ino)
-        return any(inode in inodes for inodes in self._held.values())
+        if not any(inode in inodes for inodes in self._held.values()):
+            return False
+        if not (is_open := _is_open(inode)):
+            self._held = {holder: inodes - {inode} for holder, inodes in self._held.items()}
+        return is_open
+
+
+def _is_open(inode: tuple[int, int]) -> bool:
+    """Return False if this process has no descriptor of the file: its journal was dropped without
+    closing it, and another file may have got the inode since.
+    """
+    try:
+        descriptors = os.listdir("/dev/fd")
+    except OSError:
+        return True
+    for descriptor in descriptors:
+        with suppress(OSError):  # closed meanwhile
+            found = os.fstat(int(descriptor))
+            if (found.st_dev, found.st_ino) == inode:
+                return True
+    return False
 
 
 HELD = HeldFiles()

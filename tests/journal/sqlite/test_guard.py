@@ -18,7 +18,7 @@ from tests.doubles import agent, asks, call, open_runtime, says
 from tests.journal.processes import Process
 from tests.journal.runs import fact, refuses, started
 from treadle import tool as make_tool
-from treadle._internal.held_files import HELD
+from treadle._internal.held_files import HELD, read_checked
 from treadle.errors import AgentError
 from treadle.journal.journal import RunWriter
 from treadle.journal.sqlite import SqliteJournal
@@ -286,3 +286,16 @@ async def test_two_journals_of_one_process_share_a_guard(path: Path, driver: Pro
     assert len(await two.read("run_1")) == 1
     await two.aclose()
     assert driver.ask("append run_1 more") == "2"
+
+
+def test_a_file_with_the_inode_of_a_dropped_journal_can_be_read(tmp_path: Path) -> None:
+    """As after a journal that was dropped without closing it."""
+    path = tmp_path / "notes.txt"
+    path.write_text("Ada")
+    HELD.add("a journal", [(path.stat().st_dev, path.stat().st_ino)])
+    try:
+        with path.open("rb"), pytest.raises(OSError, match="a journal that this process has open"):
+            read_checked(path)
+        assert read_checked(path) == b"Ada"
+    finally:
+        HELD.remove("a journal")
