@@ -252,5 +252,5 @@ def _media(part: MediaPart) -> Content:
     }
 
 
-def _inline(part: MediaPart) -> Content:
+def _inline(part: MediaPart) -> Json:
     return {"inlineData": {"mimeType": part.media_type, "data": part.data or ""}}
