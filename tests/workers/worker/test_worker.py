@@ -17,6 +17,7 @@ import anyio
 import msgspec
 import pytest
 from anyio import to_thread
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from tests.doubles import asks, call, says
 from tests.loop.test_once_failures import no_descriptors
@@ -716,7 +717,8 @@ async def test_a_worker_sees_to_the_dead_at_once_when_those_it_relied_on_are_gon
     async with elders, Runtime.open(url) as runtime:
         assert elders.stdout is not None
         with anyio.fail_after(20):
-            assert await elders.stdout.receive() == b"registered\n"
+            said = BufferedByteReceiveStream(elders.stdout)
+            assert await said.receive_until(b"\n", 100) == b"registered"
         engine = Rescuing()
         async with working(runtime, engine) as worker:
             workers = runtime.journal.queue.workers

@@ -1,6 +1,6 @@
 """A journal of several PostgreSQL databases, over which runs are spread.
 
-A run is in one shard, with its children, its forks and its session. docs/decisions/052 has the
+A run is in one shard, with its children, its forks and its session. docs/decisions/054 has the
 reasons. Entry point: `ShardedJournal` in journal.py.
 
     placement.py    the file that lists the shards, and the shard of an id
