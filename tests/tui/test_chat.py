@@ -12,10 +12,11 @@ import pytest
 
 from tests.doubles import asks, call, says
 from tests.tui.chats import Chatting, a_chat
-from treadle import tool
+from treadle import Agent, Runtime, tool
 from treadle.config import load
 from treadle.errors import AgentError
 from treadle.messages.events import Event, UsageReported
+from treadle.testing import ScriptedModel
 from treadle.tools.approval import ApprovalRequest
 from treadle.tui.approving import Approving
 from treadle.tui.blocks import Block
@@ -209,3 +210,18 @@ async def test_a_mode_that_runs_everything_says_where_there_is_no_sandbox(tmp_pa
         assert " FULL NO SANDBOX " in shown
         chatting.chat.use_mode("ask")
         assert "SANDBOX" not in "".join(text for _, text, *_ in chatting.chat.status.line(80))
+
+
+async def test_a_run_of_another_agent_is_left_to_it_until_the_next_message(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    script = [asks(call("note", "c", text="hi"))]
+    other = Agent(name="other", model=ScriptedModel(script), tools=[note])
+    async with Runtime.open(url) as runtime:
+        left = await runtime.run(other, "Note it.", session="s", on_ask="wait")
+    assert left.waiting
+    async with a_chat(tmp_path, [says("Here I am.")], url=url, session="s") as chatting:
+        await chatting.stage.writes("its agent is 'other'")
+        chatting.says("Who are you?")
+        await chatting.stage.writes("Here I am.")
+        await chatting.is_idle()
+        assert sorted(map(str, await outcomes(chatting))) == ["cancelled", "completed"]

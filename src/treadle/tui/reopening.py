@@ -88,6 +88,12 @@ class Reopening:
     async def _left(self, run: RunInfo) -> None:
         if run.status == "running":
             await self._look_on(run)
+        elif run.agent != self._chat.conversation.setting.agent.name:
+            self._open = run.run_id
+            self._chat.tell(
+                f"The last run is unfinished, and its agent is {one_line(run.agent)!r}. `treadle "
+                f"runs resume {run.run_id}` resumes it; your next message ends it first."
+            )
         elif run.status == "waiting":
             await self._offer(run, "The last run waits for your answer. Resume it?")
         elif run.status == "queued":
