@@ -34,7 +34,7 @@ def bank(judge: ScriptedModel, *hooks: Hook, **more: Any) -> Agent[Any, Any]:
     ("answers", "reason"),
     [
         ([YES], ""),
-        ([NO], "a model does not find it allowed by the rules: too much"),
+        ([NO], "a model judges that the rules do not allow it: too much"),
         ([says("?")] * 3, "the model that judges calls gave no answer: "),
         (UNJUDGED, "the model that judges calls gave no answer: "),
     ],

@@ -140,4 +140,4 @@ class CallJudge(Hook):
         if answer.is_allowed:
             return None
         reason = answer.reason.strip().rstrip(".")
-        return Ask(f"a model does not find it allowed by the rules: {reason:.300}")
+        return Ask(f"a model judges that the rules do not allow it: {reason:.300}")
