@@ -52,13 +52,15 @@ async def display(secrets: Redactor, *, quiet: bool, verbose: bool) -> AsyncGene
         yield NoOutput()
     elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         live = LiveTable(secrets, verbose=verbose)
-        async with anyio.create_task_group() as group:
-            group.start_soon(live.draw_on)
-            try:
-                yield live
-            finally:
-                group.cancel_scope.cancel()
-                live.clear()
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(live.draw_on)
+                try:
+                    yield live
+                finally:
+                    group.cancel_scope.cancel()
+        finally:
+            live.clear()  # after the last frame, which may be drawn in spite of the cancellation
     else:
         yield LineOutput(secrets, verbose=verbose)
 

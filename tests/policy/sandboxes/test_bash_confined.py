@@ -151,7 +151,8 @@ async def test_cancelling_at_any_moment_leaves_no_descriptor_and_no_process(
     for hundredths in range(8):
         with anyio.move_on_after(hundredths / 100):
             await bash(confined(), "sleep 100")
-    assert len(os.listdir("/proc/self/fd")) == before
+    # the garbage collector may close one of an earlier test meanwhile
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 async def test_git_finds_no_dubious_ownership_and_a_commit_needs_nothing_guarded(
