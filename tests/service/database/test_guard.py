@@ -35,7 +35,7 @@ from sqlmodel import Session
 from tests.service.database.people import ADA, BOB, TABLES, furnished, key_of, row_of
 from treadle.apps.assistant.tables import Task
 from treadle.service.database.database import Database
-from treadle.service.database.guard import GuardedSession, scoped
+from treadle.service.database.guard import GuardedSession, execute, scoped
 from treadle.service.database.statements import OutOfScope
 from treadle.service.database.tables import (
     METADATA,
@@ -45,6 +45,11 @@ from treadle.service.database.tables import (
     Owned,
 )
 
+WAYS = pytest.mark.parametrize(
+    "way",
+    [Session.execute, lambda session, statement: execute(session, statement, {})],
+    ids=["session", "guard"],
+)
 T: Any = Task.__table__  # type: ignore[attr-defined]
 OTHER = aliased(Task)
 TITLES = select(Task.user_id).subquery()
@@ -122,27 +127,34 @@ REFUSED: dict[str, Any] = {
 }
 
 
+@WAYS
 @pytest.mark.parametrize("statement", NARROWED.values(), ids=NARROWED)
-async def test_a_statement_sees_the_rows_of_its_scope(database: Database, statement: Any) -> None:
+async def test_a_statement_sees_the_rows_of_its_scope(
+    database: Database, statement: Any, way: Any
+) -> None:
     await furnished(database)
-    rows = await database.run(ADA, lambda session: [str(row) for row in session.execute(statement)])
+    rows = await database.run(ADA, lambda session: [str(row) for row in way(session, statement)])
     assert not [row for row in rows if "bob" in row]
     assert rows or statement in (NARROWED["exists"], NARROWED["filtered to another"])
 
 
+@WAYS
 @pytest.mark.parametrize("statement", COUNTED.values(), ids=COUNTED)
-async def test_what_is_counted_is_the_scopes_own(database: Database, statement: Any) -> None:
+async def test_what_is_counted_is_the_scopes_own(
+    database: Database, statement: Any, way: Any
+) -> None:
     await furnished(database)
-    assert await database.read(ADA, lambda session: session.execute(statement).scalar_one()) == 1
+    assert await database.read(ADA, lambda session: way(session, statement).scalar_one()) == 1
 
 
+@WAYS
 @pytest.mark.parametrize("statement", REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_narrowed_is_refused(engine: Engine, statement: Any) -> None:
+def test_what_cannot_be_narrowed_is_refused(engine: Engine, statement: Any, way: Any) -> None:
     METADATA.create_all(engine)
     with GuardedSession(engine) as session:
         scoped(session, ADA)
         with pytest.raises(OutOfScope):
-            session.execute(statement).all()
+            way(session, statement).all()
 
 
 @pytest.mark.parametrize("table", TABLES)

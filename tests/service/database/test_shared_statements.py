@@ -114,3 +114,14 @@ async def test_a_row_is_written_in_no_other_way(
     without = database.read_unscoped if reads else database.run_unscoped
     with pytest.raises(OutOfScope):
         await (without(work) if scope is None else transaction(scope, work))
+
+
+@WAYS
+async def test_a_parameter_gives_no_row_away(database: Database, way: Any) -> None:
+    await furnished(database)
+    for values in (
+        {"new": "x", "user_id": "bob"},
+        {"new": "x", "id": "Task-bob", "user_id": "bob"},
+    ):
+        with pytest.raises(OutOfScope, match="owner"):
+            await database.run(ADA, lambda session, values=values: way(session, RENAMED, values))  # type: ignore[misc]

@@ -19,7 +19,6 @@ from sqlalchemy.orm import ORMExecuteState, UOWTransaction, with_loader_criteria
 from sqlalchemy.orm import Session as OrmSession
 from sqlalchemy.sql import ClauseElement, Executable
 from sqlalchemy.sql.base import ExecutableOption
-from sqlalchemy.sql.dml import UpdateBase
 from sqlmodel import Session
 
 from treadle.service.database.scope import Scope
@@ -90,11 +89,7 @@ def execute(
     """
     bound: _Bound | None = session.info.get(_BOUND)
     if bound is not None:
-        if bound.reads and not statement.is_select:
-            refuse("this transaction is read-only: use Database.run")
-        narrowed = _narrowed(statement)
-        if narrowed.statement is not None:
-            statement, values = narrowed.statement, {**values, _WHOSE: _whose(bound, narrowed)}
+        statement, values = _restricted(bound, statement, values)
     session.flush()
     return connection_of(session).execute(statement, values)
 
@@ -126,29 +121,39 @@ def connection_of(session: OrmSession) -> Connection:
 
 def _before_statement(state: ORMExecuteState) -> None:
     bound: _Bound | None = state.session.info.get(_BOUND)
-    if bound is None:
-        return
-    if not (state.is_select or state.is_insert or state.is_update or state.is_delete):
+    if bound is not None:
+        state.statement, state.parameters = _restricted(bound, state.statement, state.parameters)
+
+
+def _restricted(bound: _Bound, statement: Executable, given: Any) -> tuple[Executable, Any]:
+    """Return the statement and its parameters, restricted to the rows of the scope.
+
+    Raises OutOfScope.
+    """
+    is_change = statement.is_insert or statement.is_update or statement.is_delete
+    if not (is_change or statement.is_select):
         refuse(
             "only select, insert, update and delete built from our tables are allowed, not text()"
         )
-    if bound.reads and not state.is_select:
+    if bound.reads and is_change:
         refuse("this transaction is read-only: use Database.run")
-    narrowed = _narrowed(state.statement)
+    narrowed = _narrowed(statement)
     if narrowed.statement is None:
-        return
+        return statement, given
     user_id = _whose(bound, narrowed)
-    if not state.is_orm_statement or state.is_insert:
+    if not _is_of_the_orm(statement) or statement.is_insert:
         refuse("read users' rows with select(Table), and add them with session.add")
-    if isinstance(state.parameters, list):
+    if isinstance(given, list):
         refuse("change users' rows by a condition, not by their keys")
-    if state.is_update and "user_id" in _set_columns(state):
+    if statement.is_update and "user_id" in _set_columns(statement, given):
         refuse("the owner of a row cannot change")
-    state.statement = narrowed.statement
-    state.parameters = {
-        **cast("Mapping[str, Any]", state.parameters or {}),
-        _WHOSE: user_id,
-    }
+    return narrowed.statement, {**cast("Mapping[str, Any]", given or {}), _WHOSE: user_id}
+
+
+def _is_of_the_orm(statement: Executable) -> bool:
+    """Return True for a statement over classes. The conditions on users apply only to these."""
+    attributes = cast("dict[str, Any]", getattr(statement, "_propagate_attrs", {}))
+    return attributes.get("compile_state_plugin") == "orm"
 
 
 _known: WeakKeyDictionary[Executable, _Narrowed] = WeakKeyDictionary()
@@ -189,16 +194,13 @@ def _whose(bound: _Bound, narrowed: _Narrowed) -> str:
     return bound.scope.user_id
 
 
-def _set_columns(state: ORMExecuteState) -> set[str]:
+def _set_columns(statement: Executable, given: Any) -> set[str]:
     """Return the columns that an UPDATE sets, in any form of the statement."""
-    statement = cast("UpdateBase", state.statement)
     values = cast("dict[Any, Any]", getattr(statement, "_values", None) or {})
     ordered = cast("tuple[tuple[Any, Any], ...]", getattr(statement, "_ordered_values", None) or ())
-    parameters = state.parameters or {}
-    given: list[Any] = [*values, *(column for column, _ in ordered)]
-    for each in parameters if isinstance(parameters, list | tuple) else [parameters]:
-        given.extend(cast("dict[str, Any]", each))
-    return {str(getattr(column, "key", column)) for column in given}
+    columns: list[Any] = [*values, *(column for column, _ in ordered)]
+    columns += cast("Mapping[str, Any]", given or {})
+    return {str(getattr(column, "key", column)) for column in columns}
 
 
 def _before_flush(session: OrmSession, context: UOWTransaction, instances: object) -> None:
