@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from treadle.config.endpoint import Endpoint
 from treadle.config.model_profile import Abilities
 from treadle.models.model import Model
+from treadle.models.providers import anthropic
+from treadle.models.providers.anthropic.connecting import API_VERSION
 from treadle.models.providers.connection import Below, Connection
 from treadle.models.providers.http import HttpConnection
 from treadle.models.providers.identity import JSON_HEADERS, Identity, in_lower_case
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from treadle.models.providers.listing import Listed
 
 _CLAUDE = "anthropic."
-_API_VERSION = "2026-10-21"
-"""Version of the Messages API that Anthropic's SDK requests here (2.11)."""
 _KEY_FROM = "the key: AWS_BEARER_TOKEN_BEDROCK, or api_key in the configuration"
 
 
@@ -45,7 +45,7 @@ def connect(
         auth_token=auth_token,
         base_url=base_url,
     )
-    ours = {**JSON_HEADERS, "anthropic-version": _API_VERSION, **who.bearer}
+    ours = {**JSON_HEADERS, "anthropic-version": API_VERSION, **who.bearer}
     return HttpConnection(base_url or "", {**ours, **in_lower_case(headers)}, timeout_s)
 
 
@@ -54,10 +54,8 @@ def model_over(
 ) -> Model:
     """Return a model, over the API that Bedrock offers for it."""
     if model_id.startswith(_CLAUDE):
-        from treadle.models.providers import anthropic  # noqa: PLC0415  as the model needs it
-
         return anthropic.model_over(Below(connection, "/anthropic"), endpoint, model_id, abilities)
-    from treadle.models.providers import openai_chat  # noqa: PLC0415  as above
+    from treadle.models.providers import openai_chat  # noqa: PLC0415  as the model needs it
 
     return openai_chat.model_over(Below(connection, "/v1"), endpoint, model_id, abilities)
 

@@ -18,6 +18,8 @@ from treadle.config.endpoint import Endpoint
 from treadle.config.model_profile import Abilities
 from treadle.errors import AgentError
 from treadle.models.model import Model
+from treadle.models.providers import anthropic
+from treadle.models.providers.anthropic.connecting import API_VERSION
 from treadle.models.providers.connection import Below, Connection, HttpReply
 from treadle.models.providers.http import HttpConnection
 from treadle.models.providers.identity import JSON_HEADERS, Identity, in_lower_case
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from treadle.models.providers.listing import Listed
 
 _CLAUDE = "claude-"
-_API_VERSION = "2026-10-21"
-"""Version of the Messages API that Anthropic's SDK requests here (2.11)."""
 _KEY_FROM = "the token: Provider(token=…), or auth_token in the configuration"
 
 
@@ -62,13 +62,11 @@ def model_over(
     `meta/llama-4`, names its publisher.
     """
     if model_id.startswith(_CLAUDE):
-        from treadle.models.providers import anthropic  # noqa: PLC0415  as the model needs it
-
         return anthropic.model_over(
             _RawPredict(connection, model_id), endpoint, model_id, abilities
         )
     if "/" in model_id:
-        from treadle.models.providers import openai_chat  # noqa: PLC0415  as above
+        from treadle.models.providers import openai_chat  # noqa: PLC0415  as the model needs it
 
         below = Below(connection, "/endpoints/openapi")
         return openai_chat.model_over(below, endpoint, model_id, abilities)
@@ -99,7 +97,7 @@ class _RawPredict(Below):
         self, path: str, body: bytes, headers: Mapping[str, str]
     ) -> AbstractAsyncContextManager[HttpReply]:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        fields["anthropic_version"] = msgspec.Raw(msgspec.json.encode(_API_VERSION))
+        fields["anthropic_version"] = msgspec.Raw(msgspec.json.encode(API_VERSION))
         if path.endswith("/count_tokens"):
             return super().post("/count-tokens:rawPredict", msgspec.json.encode(fields), headers)
         del fields["model"]
