@@ -37,7 +37,7 @@ from treadle.errors import AgentError
 from treadle.journal.notifier import run_topic
 from treadle.messages.events import ToolCallEnd
 from treadle.runtime.runtime import Runtime
-from treadle.service import runs
+from treadle.service import chat, runs
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Identity, Scope
 from treadle.service.database.tables import Spent
@@ -705,10 +705,13 @@ async def test_what_waits_for_a_lease_says_for_how_long(
     places = Places(request.getfixturevalue("postgres_urls")("journal"), in_folder(tmp_path)[1])
     async with at_hand(places) as (service, ada), work(places) as elsewhere:
         run_id = new_id("run")
-        await service.database.run(
+        asked = await service.database.run(
             ada.scope,
-            lambda session: ConversationStore(session, ada.scope).add_run(run_id, "walker"),
+            lambda session: ConversationStore(session, ada.scope).ask(
+                None, "Hello", run_id, service.application.name, journal=service.journal
+            ),
         )
+        assert asked is not None
         await elsewhere.journal.begin(structs.replace(begun(run_id), user_id=ada.user_id))
         with psycopg.connect(places.journal) as db:  # their host is another one
             db.execute("update treadle.workers set identity = 'other ' || identity")
@@ -717,10 +720,14 @@ async def test_what_waits_for_a_lease_says_for_how_long(
         assert head.lease_s is not None
         assert 0 < head.lease_s <= LEASE_S
         with pytest.raises(
-            HttpProblem, match=r"If it has died, its lease ends in [12] s"
+            HttpProblem, match=r"If that process has died, its lease ends in [12] s"
         ) as raised:
             await _let_go_of(service, await service.runtime.journal.info(run_id))
         assert raised.value.headers == {"Retry-After": "5"}
+        again = chat.ChatRequest(conversation_id=asked.conversation_id, message="Hello?")
+        async with service.limits.place(ada.scope) as spending:
+            with pytest.raises(HttpProblem, match=r"by another process.* its lease ends in [12] s"):
+                await chat._asked(service, ada.scope, again, spending)
         assert await settle(service, ada.scope, run_id) is None
     assert f"not resumed: run {run_id} is driven by another process: if that pro" in caplog.text
 

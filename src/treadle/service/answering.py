@@ -19,13 +19,14 @@ from sqlmodel import Session
 
 from treadle._internal.terminal_text import plain
 from treadle.errors import AgentError, ErrorKind
+from treadle.journal.run_info import RunInfo
 from treadle.messages.events import RunEnd
 from treadle.service.application import ChatTurn, NewMessage
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Scope
 from treadle.service.live import LiveRun, StoredReply
 from treadle.service.problems import TROUBLE, HttpProblem, not_found
-from treadle.service.running import is_elsewhere
+from treadle.service.running import is_elsewhere, lease_note
 from treadle.service.spending import RunSpending, measurable
 from treadle.service.sse import said
 from treadle.service.state import Service
@@ -63,10 +64,16 @@ def ask(
     return work
 
 
-def busy() -> HttpProblem:
+def busy(info: RunInfo | None = None) -> HttpProblem:
+    """Return the problem of a conversation whose last message has no reply yet.
+
+    `info`: its run, if another process drives it.
+    """
+    by = " by another process" if info is not None else ""
     return HttpProblem(
         409,
-        "Your previous message is still being answered: wait for its reply.",
+        f"Your previous message is still being answered{by}: wait for its reply."
+        + lease_note(info),
         headers={"Retry-After": "1"},
     )
 

@@ -29,6 +29,7 @@ from treadle.service.forms import Id, Words, problems
 from treadle.service.live import LiveRun
 from treadle.service.problems import HttpProblem, not_found, unavailable
 from treadle.service.resuming import settle
+from treadle.service.running import info_of
 from treadle.service.signed_in import SignedIn, TheService
 from treadle.service.spending import RunSpending
 from treadle.service.sse import MEDIA_TYPE, SseResponse, position_of
@@ -126,7 +127,9 @@ async def _asked(
         )
     except Unsettled as e:
         await settle(service, scope, e.run_id)
-        raise busy() from e
+        is_here = service.live.get(e.run_id) is not None
+        info = None if is_here else await info_of(service, e.run_id)
+        raise busy(info if info is not None and info.status == "running" else None) from e
 
 
 async def _again(service: Service, scope: Scope, body: ChatRequest, last: str) -> Response:

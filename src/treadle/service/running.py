@@ -322,14 +322,21 @@ async def _let_go_of(service: Service, info: RunInfo) -> None:
             info = now
             await anyio.sleep(0.05)
         return
-    lease_s = None if info.lease_s is None else ceil(info.lease_s)
-    lasts = "" if lease_s is None else f" If it has died, its lease ends in {lease_s} s."
     raise HttpProblem(
         409,
         "Another process is executing this run's other calls: send the decision again later."
-        + lasts,
-        headers={"Retry-After": str(max(lease_s or 0, 5))},
+        + lease_note(info),
+        headers={"Retry-After": str(max(ceil(info.lease_s or 0), 5))},
     )
+
+
+def lease_note(info: RunInfo | None) -> str:
+    """Return a sentence that says when another process can continue a run; "" if its process is
+    this one, or its death is noticed at once.
+    """
+    if info is None or info.lease_s is None:
+        return ""
+    return f" If that process has died, its lease ends in {ceil(info.lease_s)} s."
 
 
 def _answer(live: LiveRun, call_id: str, decision: Decision) -> None:
