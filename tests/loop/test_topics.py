@@ -56,6 +56,13 @@ async def test_only_messages_of_users_are_checked_also_by_a_hook_of_the_runtime(
     assert (result.unwrap(), len(judge.requests)) == ("Shipped.", 1)
 
 
+async def test_two_checks_of_one_message_are_two_questions() -> None:
+    allows, forbids = ScriptedModel([says(YES)]), ScriptedModel([says(NO)])
+    one = desk(says("Sunny."), hooks=[Topics("orders", model=forbids)])
+    result = await open_runtime(hooks=[Topics("weather", model=allows)]).run(one, "Will it rain?")
+    assert (result.outcome, len(allows.requests), len(forbids.requests)) == (Outcome.REFUSED, 1, 1)
+
+
 @pytest.mark.parametrize("answers", [[says("maybe")] * 3, [{"error": {"kind": "invalid"}}]])
 async def test_a_check_whose_model_fails_blocks_the_run(answers: list[dict[str, Any]]) -> None:
     topics = Topics("orders", model=ScriptedModel(answers))

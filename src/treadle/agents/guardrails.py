@@ -70,7 +70,8 @@ class Topics(Hook):
         if run.parent_run_id is not None or not message.text.strip():
             return None
         asked = json.dumps({"topics": self._allowed, "message": message.text}, ensure_ascii=False)
-        result = await run.spawn(self._agent, asked, key=message.id, limits=self._limits)
+        key = _key(message.id, asked)
+        result = await run.spawn(self._agent, asked, key=key, limits=self._limits)
         if result.unwrap().is_allowed:
             return None
         return Stop(f"the message concerns none of the topics: {', '.join(self._allowed)}")
@@ -124,8 +125,7 @@ class CallJudge(Hook):
             return None
         shown = {"rules": self._rules, "tool": call.name, "arguments": call.arguments_json}
         asked = json.dumps(shown, ensure_ascii=False)
-        # changed arguments are another question
-        key = f"{call.id}:{hashlib.sha256(asked.encode(errors='replace')).hexdigest()[:16]}"
+        key = _key(call.id, asked)
         try:
             answer = (await run.spawn(self._agent, asked, key=key, limits=self._limits)).unwrap()
         except (AgentError, ToolFailed) as e:
@@ -134,3 +134,10 @@ class CallJudge(Hook):
             return None
         reason = answer.reason.strip().rstrip(".")
         return Ask(f"a model judges that the rules do not allow it: {reason:.300}")
+
+
+def _key(about: str, asked: str) -> str:
+    """Return the key of a question about a message or call. Other topics, rules or arguments are
+    another question.
+    """
+    return f"{about}:{hashlib.sha256(asked.encode(errors='replace')).hexdigest()[:16]}"

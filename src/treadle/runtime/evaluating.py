@@ -7,10 +7,12 @@ agents/evaluation.py calls the functions. Entry points: `begun`, `going_on`,
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from typing import Any, Generic, NamedTuple
 
+import anyio
 import msgspec
 
 from treadle.agents.agent import Agent
@@ -90,11 +92,13 @@ def hooked_run(
 ) -> HookedRun[Any]:
     """Return the run as its hooks see it. `spawn`: starts a child run for a call of the run."""
     known: dict[str, Any] = {}
+    asking = defaultdict[str, anyio.Lock](anyio.Lock)
 
     async def run_child(key: str, *asked: Any, **options: Any) -> Any:
         assert spawn is not None, "a hook that can start runs"
-        if key not in known:
-            known[key] = await spawn(key, plan.resumption is not None, *asked, **options)
+        async with asking[key]:
+            if key not in known:
+                known[key] = await spawn(key, plan.resumption is not None, *asked, **options)
         return known[key]
 
     return HookedRun(

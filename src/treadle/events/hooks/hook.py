@@ -64,8 +64,8 @@ class HookedRun(Generic[GivenDeps]):
         """Run an agent without dependencies to its end, as a child run: its usage counts against
         the limits of the run, and it has no more rights.
 
-        `key`: names the question within the run, such as the id of a message. Asked again, it has
-        the same result; a resume continues the child run. Raises AgentError(invalid) in
+        `key`: identifies the question within the run, like `tone:` and the id of a message. The
+        same key has the same result; a resume continues the child run. Raises AgentError(invalid) in
         `before_input` of a queued run, and ToolFailed if the limits allow no further run.
         """
         if self.run_child is None:
