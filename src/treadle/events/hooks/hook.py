@@ -65,8 +65,9 @@ class HookedRun(Generic[GivenDeps]):
         the limits of the run, and it has no more rights.
 
         `key`: identifies the question within the run, like `tone:` and the id of a message. The
-        same key has the same result; a resume continues the child run. Raises AgentError(invalid) in
-        `before_input` of a queued run, and ToolFailed if the limits allow no further run.
+        same key has the same result; a resume continues the child run. Raises
+        AgentError(invalid) in `before_input` of a queued run, and ToolFailed if the limits allow
+        no further run.
         """
         if self.run_child is None:
             raise AgentError("invalid", "this hook is called before its run: it cannot start runs")
