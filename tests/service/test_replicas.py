@@ -40,14 +40,25 @@ from treadle.runtime.runtime import Runtime
 from treadle.service import chat, runs
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Identity, Scope
-from treadle.service.database.tables import Spent
+from treadle.service.database.tables import ServedRun, Spent
 from treadle.service.fan_out import Reader
 from treadle.service.following import events_so_far, follow
 from treadle.service.problems import HttpProblem
 from treadle.service.queueing import account
 from treadle.service.resuming import settle, take_up
-from treadle.service.running import _let_go_of, go_on, info_of, start_run
+from treadle.service.running import (
+    _begin,
+    _held,
+    _let_go_of,
+    decide,
+    go_on,
+    info_of,
+    open_calls,
+    start_run,
+)
+from treadle.service.spending import measurable
 from treadle.service.state import Service
+from treadle.tools.approval import Approve
 from treadle.types import new_id
 
 pytestmark = pytest.mark.anyio
@@ -693,6 +704,32 @@ async def test_a_run_that_a_newer_version_left_behind_keeps_no_other_from_being_
             group.cancel_scope.cancel()
 
 
+async def test_a_decision_that_comes_while_a_run_is_released_is_not_lost(tmp_path: Path) -> None:
+    async with at_hand(Places(*in_folder(tmp_path))) as (service, ada):
+        walker, run_id = service.runtime.agents.get("walker"), new_id("run")
+        assert walker is not None
+
+        async def decided() -> None:
+            run = await ada.run(run_id)
+            (call_id,), _ = await open_calls(service, run_id)
+            await decide(service, ada.scope, run, call_id, Approve())
+
+        held = AsyncExitStack()
+        spending = await held.enter_async_context(service.limits.run(ada.scope, run_id, walker))
+        held.push_async_callback(decided)
+        await service.database.run(
+            ada.scope,
+            lambda session: ConversationStore(session, ada.scope).add_run(run_id, "walker"),
+        )
+        limits = await measurable(service.runtime, walker, spending.limits)
+        work = partial(_begin, service, walker, "launch it", {}, limits)
+        held_run = partial(_held, service, "walker", held, spending, work)
+        service.live.start(run_id, ada.scope, held_run)
+        with anyio.fail_after(20):
+            while await info_of_status(service, run_id) != "finished":
+                await anyio.sleep(0.01)
+
+
 async def test_what_waits_for_a_lease_says_for_how_long(
     request: pytest.FixtureRequest,
     tmp_path: Path,
@@ -737,14 +774,17 @@ class Ada(NamedTuple):
     user_id: str
     scope: Scope
 
-    async def follow(self, run_id: str) -> Following:
-        while await info_of(self.service, run_id) is None:
-            await anyio.sleep(0.01)
+    async def run(self, run_id: str) -> ServedRun:
         run = await self.service.database.read(
             self.scope, lambda session: ConversationStore(session, self.scope).run(run_id)
         )
         assert run is not None
-        stream: Any = await follow(self.service, self.scope, run, None)
+        return run
+
+    async def follow(self, run_id: str) -> Following:
+        while await info_of(self.service, run_id) is None:
+            await anyio.sleep(0.01)
+        stream: Any = await follow(self.service, self.scope, await self.run(run_id), None)
         return Following(
             stream._reader,
             stream._over,

@@ -197,13 +197,15 @@ async def _held(
             raise
         if stream.result.waiting:
             live.goes_on = True
-            if left := live.approvals.left():
-                service.live.spawn(partial(_go_on_later, service, live, left))
         elif live.is_kept_back and await is_elsewhere(service, live.run_id):
             live.goes_on = True
         else:
             live.tell_ends()
             await finish(service, live)
+    # Nothing is awaited from here until the run is no longer live: a decision either is among
+    # these, or finds the run released.
+    if stream.result.waiting and (left := live.approvals.left()):
+        service.live.spawn(partial(_go_on_later, service, live, left))
 
 
 async def _tell_before(service: Service, live: LiveRun, first: Event) -> None:
