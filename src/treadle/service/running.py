@@ -195,9 +195,9 @@ async def _held(
             if await info_of(service, live.run_id) is None:
                 await finish(service, live)
             raise
-        if stream.result.waiting:
-            live.goes_on = True
-        elif live.is_kept_back and await is_elsewhere(service, live.run_id):
+        if stream.result.waiting or (
+            live.is_kept_back and await is_elsewhere(service, live.run_id)
+        ):
             live.goes_on = True
         else:
             live.tell_ends()
