@@ -115,6 +115,13 @@ async def test_a_resume_after_each_entry_offers_the_same_tools(cut: int) -> None
     assert offered(rest) == EACH[len(EACH) - len(offered(rest)) :]
 
 
+async def test_a_replay_shows_the_searches_and_asks_no_model() -> None:
+    runtime, one = open_runtime(), clerk(*LOOKS)
+    result = await runtime.run(one, "Where is Ada?", run_id="r")
+    assert (await runtime.replay("r")).messages == result.messages
+    assert offered(one) == EACH
+
+
 async def test_a_tool_that_was_called_in_an_earlier_run_is_offered() -> None:
     """As after a run with a model whose provider searches."""
     runtime = open_runtime()

@@ -34,7 +34,9 @@ from treadle import (
     AgentError,
     Deny,
     Hook,
+    MediaPart,
     Message,
+    TextPart,
     ToolCall,
     ToolContext,
     ToolDone,
@@ -177,20 +179,20 @@ async def test_a_hook_rewrites_what_users_say_before_it_is_recorded() -> None:
     gate = Gate(effect="pure")
 
     async def hides(run: HookedRun, message: Message) -> str:
-        return message.text.replace("4711", "[number]")
+        return message.text.replace("tulip", "[number]")
 
     one = keeper([asks(call("gate")), says("ok")], hook(before_input=hides), tools=[gate.tool])
     rt = open_runtime()
     with anyio.fail_after(30):
-        async with rt.stream(one, "My number is 4711.") as stream:
+        async with rt.stream(one, "My number is tulip.") as stream:
             async for event in stream:
                 if isinstance(event, events.ToolCallStart):
-                    stream.steer("It is 4711!")
+                    stream.steer("It is tulip!")
                     gate.opened.set()
     assert requests(one)[-1][0] == "My number is [number]."
     assert requests(one)[-1][-1] == "It is [number]!"
     entries = [record.entry for record in await rt.journal.read(stream.run_id)]
-    assert not any(b"4711" in entry.to_json() for entry in entries)
+    assert not any(b"tulip" in entry.to_json() for entry in entries)
 
 
 async def test_a_hook_that_fails_before_the_input_starts_nothing() -> None:
@@ -253,15 +255,15 @@ async def test_text_of_an_interrupted_response_is_kept_only_if_no_hook_could_cha
 ) -> None:
     masks = hook(after_model=lambda run, request, response: None)
     type(masks).observes = observes
-    one, rt = keeper(PlayedModel([TextDelta("4711"), anyio.sleep_forever]), masks), open_runtime()
+    one, rt = keeper(PlayedModel([TextDelta("tulip"), anyio.sleep_forever]), masks), open_runtime()
     with anyio.fail_after(30):
         async with rt.stream(one, "go") as stream:
             async for event in stream:
                 if isinstance(event, events.TextDelta):
                     stream.cancel()
     assert stream.result.outcome is Outcome.CANCELLED
-    assert [m.text for m in stream.result.new_messages] == ["go", *(["4711"] if observes else [])]
-    assert stream.result.text == ("4711" if observes else "")
+    assert [m.text for m in stream.result.new_messages] == ["go", *(["tulip"] if observes else [])]
+    assert stream.result.text == ("tulip" if observes else "")
 
 
 # ---------------------------------------------------------------- output
@@ -301,7 +303,7 @@ async def test_the_value_of_a_tool_that_ends_the_run_is_checked_but_not_sent_bac
 
 
 async def test_a_hook_replaces_the_text_of_a_response() -> None:
-    one = keeper([says("It is 4711.")], hook(after_model="It is [number]."))
+    one = keeper([says("It is tulip.")], hook(after_model="It is [number]."))
     result = await open_runtime().run(one, "go")
     assert (result.unwrap(), result.messages[-1].text) == ("It is [number].", "It is [number].")
 
@@ -342,7 +344,7 @@ USED = Usage(input_tokens=100, output_tokens=10)
 async def test_a_response_that_hooks_block_is_paid_for_though_nothing_of_it_is_kept(
     hooks: list[Hook[Any]], outcome: Outcome
 ) -> None:
-    asked = [TextDelta("4711"), *wishes(("a", "look", '{"text": "4711"}'))[:-1]]
+    asked = [TextDelta("tulip"), *wishes(("a", "look", '{"text": "tulip"}'))[:-1]]
     model = PlayedModel([*asked, end(StopReason.TOOL_USE, usage=USED)])
     prices = {"played:*": Price(input=1_000, output=10_000)}
     rt = open_runtime(config=Config(prices=prices))
@@ -353,7 +355,7 @@ async def test_a_response_that_hooks_block_is_paid_for_though_nothing_of_it_is_k
     assert (result.metrics.usage, result.metrics.cost_usd) == (USED, 0.2)
     assert (result.turn_count, result.metrics.invocations) == (1, 1)
     records = await rt.journal.read(result.run_id)
-    assert not any(b"4711" in record.entry.to_json() for record in records)
+    assert not any(b"tulip" in record.entry.to_json() for record in records)
     state = await rt.journal.load(result.run_id)
     assert (state.ledger.usage, state.ledger.cost_usd) == (USED, 0.2)
     assert state.ledger.unreported_tokens == 0
@@ -367,7 +369,9 @@ async def test_a_response_that_hooks_block_is_paid_for_though_nothing_of_it_is_k
 
 
 async def test_a_response_without_a_usage_that_hooks_block_costs_its_whole_reservation() -> None:
-    one = keeper(PlayedModel([TextDelta("4711"), end(usage=Usage())]), hook(after_model=Stop("no")))
+    one = keeper(
+        PlayedModel([TextDelta("tulip"), end(usage=Usage())]), hook(after_model=Stop("no"))
+    )
     rt = open_runtime()
     result = await rt.run(one, "go", limits=Limits(tokens=10_000))
     state = await rt.journal.load(result.run_id)
@@ -382,7 +386,7 @@ async def test_a_response_without_a_usage_that_hooks_block_costs_its_whole_reser
 
 async def test_blocked_responses_of_child_runs_count_against_the_limit_of_their_parent() -> None:
     used = {"input_tokens": 100, "output_tokens": 10}
-    child = keeper([says("4711", usage=used)] * 9, hook(after_model=Stop("no")))
+    child = keeper([says("tulip", usage=used)] * 9, hook(after_model=Stop("no")))
     script = [asks(call("keeper", prompt=str(n)), usage=used) for n in range(9)]
     one = Agent(
         name="parent", model=ScriptedModel(script), tools=[child], settings=Settings(max_tokens=100)
@@ -451,6 +455,22 @@ async def test_secrets_are_masked_in_what_users_models_and_tools_say() -> None:
     assert result.messages[0].text == "My key is [redacted], look."
     entries = [record.entry for record in await rt.journal.read(result.run_id)]
     assert not any(key.encode() in entry.to_json() for entry in entries)
+
+
+async def test_media_of_a_result_stay_if_a_hook_replaces_its_text() -> None:
+    image = MediaPart(media_type="image/png", data="QUJD")
+    key = "ghp_" + "a1B2" * 9
+
+    @tool(effect="pure")
+    async def look() -> list[TextPart | MediaPart]:
+        """Look."""
+        return [TextPart(text="token:"), image, TextPart(text=key)]
+
+    one = keeper([asks(call("look")), says("Seen.")], Secrets(), tools=[look])
+    result = await open_runtime().run(one, "Look.")
+    (seen,) = result.messages[2].parts
+    assert isinstance(seen, ToolResult)
+    assert seen.content == (TextPart(text="token:\n[redacted]"), image)
 
 
 # ---------------------------------------------------------------- resume

@@ -14,7 +14,14 @@ from treadle._internal.uninterrupted import cancel_again
 from treadle.events.hooks import Answer, Ask, Hooks
 from treadle.events.hooks.chain import UNSAID, AfterToolSaid, BeforeToolSaid
 from treadle.loop.call_values import HOOK, Prepared, Ready, changed, refused
-from treadle.messages.message import JsonText, ToolCall, ToolResult, encode_json
+from treadle.messages.message import (
+    JsonText,
+    MediaPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    encode_json,
+)
 from treadle.tools.approval import Deny
 
 _UNSEEN = "is not shown, because the run was stopped while a hook was processing it."
@@ -72,9 +79,19 @@ class HookedCalls:
 
     async def said_after(self, call: ToolCall, result: ToolResult) -> AfterToolSaid:
         said, blocked, withheld = await self.hooks.after_tool(call, result)
-        if said is not result and isinstance(said.content, str):
-            said = structs.replace(said, content=self.clean(said.content))
+        if said is not result:
+            said = structs.replace(said, content=self._cleaned(said.content))
         return AfterToolSaid(said, self.clean(blocked), withheld)
+
+    def _cleaned(
+        self, content: str | tuple[TextPart | MediaPart, ...]
+    ) -> str | tuple[TextPart | MediaPart, ...]:
+        if isinstance(content, str):
+            return self.clean(content)
+        return tuple(
+            TextPart(text=self.clean(part.text)) if isinstance(part, TextPart) else part
+            for part in content
+        )
 
 
 def shown_end(output: JsonText, result: ToolResult, said: AfterToolSaid) -> JsonText | bool:

@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 
 from tests.doubles import Seen, agent, asks, call, gives, hook, open_runtime, says, watch
-from treadle import Agent, AgentError, Approve, Deny, Hook, ModelResponse, TextPart, ToolCall, tool
+from treadle import (
+    Agent,
+    AgentError,
+    Approve,
+    Deny,
+    Hook,
+    MediaPart,
+    ModelResponse,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    tool,
+)
 from treadle._internal.redaction import Secret
 from treadle.config import Config
 from treadle.events.hooks import Add, Answer, Ask, Hooks, Stop
@@ -339,6 +351,20 @@ async def test_what_a_hook_denies_with_holds_no_key() -> None:
         seen = await run([hook(before_tool=said)], config=with_key())
         assert KEY not in repr(seen)
     seen = await run([hook(after_tool=f"it is {KEY}")], config=with_key())
+    assert KEY not in repr(seen)
+
+
+async def test_the_text_of_a_hook_beside_an_image_has_no_secrets() -> None:
+    @tool(effect="pure")
+    async def look() -> list[TextPart | MediaPart]:
+        """Look."""
+        return [TextPart(text="a"), MediaPart(media_type="image/png", data="QUJD")]
+
+    one = agent([asks(call("look")), says("ok")], look, hooks=[hook(after_tool=f"it is {KEY}")])
+    result = await open_runtime(config=with_key()).run(one, "go")
+    (seen,) = result.messages[2].parts
+    assert isinstance(seen, ToolResult)
+    assert len(seen.content) == 2
     assert KEY not in repr(seen)
 
 

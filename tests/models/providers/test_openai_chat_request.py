@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.strategies import nasty_text, values_of, with_images_only
 from treadle.config.model_profile import UNKNOWN, Abilities
@@ -195,6 +196,22 @@ def test_images_are_shown_as_such_and_those_of_results_right_after_them() -> Non
         {"role": "tool", "tool_call_id": "call_1", "content": "Here:\n[shown below]\nDone."},
         {"role": "user", "content": [{"type": "text", "text": "From the result of look:"}, image]},
     ]
+
+
+def test_openrouter_gets_back_the_images_that_its_model_made() -> None:
+    made = structs.replace(PNG, provider="openai-chat")
+    reply = Message.assistant([TextPart(text="Here."), made])
+    message = sent(HELLO, reply, Message.user("Bluer."), server="openrouter")[1]
+    url = f"data:image/png;base64,{PNG.data}"
+    assert (message["content"], message["images"]) == (
+        "Here.",
+        [{"type": "image_url", "image_url": {"url": url}}],
+    )
+    for server, part in (("openai", made), ("openrouter", PNG)):
+        reply = Message.assistant([TextPart(text="Here."), part])
+        message = sent(HELLO, reply, Message.user("Bluer."), server=server)[1]
+        assert "images" not in message
+        assert "not shown" in message["content"]
 
 
 def test_images_of_several_results_follow_all_of_them() -> None:

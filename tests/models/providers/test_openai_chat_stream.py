@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from itertools import pairwise
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import json_value
 from treadle.errors import AgentError, ErrorKind
-from treadle.messages.message import ProviderPart, ReasoningPart, TextPart, ToolCall
+from treadle.messages.message import MediaPart, ProviderPart, ReasoningPart, TextPart, ToolCall
 from treadle.models.model import (
     ArgumentsDelta,
     Delta,
@@ -1096,4 +1097,44 @@ def test_content_that_no_part_can_hold_is_told_of_once() -> None:
         for delta in deltas
         if isinstance(delta, ModelNotice)
     ]
-    assert told == ["content of type 'output_audio'", "images", "a call of a custom tool", "audio"]
+    assert told == [
+        "content of type 'output_audio'",
+        "an image without content",
+        "a call of a custom tool",
+        "audio",
+    ]
+
+
+@pytest.mark.parametrize("field", ["delta", "message"])
+def test_an_image_of_the_model_is_a_part_of_its_message(field: str) -> None:
+    data = base64.b64encode(b"\x89PNG").decode()
+    images = [
+        {"type": "image_url", "image_url": {"url": url}}
+        for url in (f"data:image/PNG;base64,{data}", "https://example.com/loom.png")
+    ]
+    chunk = {"choices": [{field: {"content": "Here.", "images": images}, "finish_reason": "stop"}]}
+    deltas, decoder = played(sse(chunk))
+    made = [part for part in folded(deltas, decoder).parts if isinstance(part, MediaPart)]
+    assert [(part.media_type, part.data, part.url) for part in made] == [
+        ("image/png", data, None),
+        ("image/png", None, "https://example.com/loom.png"),
+    ]
+    assert not [delta for delta in deltas if isinstance(delta, ModelNotice)]
+
+
+def test_an_image_between_the_pieces_of_a_call_does_not_split_it() -> None:
+    def piece(**function: str) -> dict[str, Any]:
+        return said(tool_calls=[{"index": 0, "id": "c", "function": function}])
+
+    deltas, decoder = played(
+        sse(
+            piece(name="look", arguments='{"a":'),
+            said(images=[{"image_url": {"url": "data:image/png;base64,QUJD"}}]),
+            piece(arguments="1}"),
+            {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]},
+        )
+    )
+    call, image = folded(deltas, decoder).parts
+    assert isinstance(call, ToolCall)
+    assert isinstance(image, MediaPart)
+    assert call.arguments_json == '{"a":1}'

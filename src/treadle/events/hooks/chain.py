@@ -233,7 +233,10 @@ class Hooks:
                 text = f"The result is withheld: {said.reason}"
                 result = msgspec.structs.replace(result, content=text, is_error=True)
             elif said is not None:
-                result = msgspec.structs.replace(result, content=said)
+                content = result.content
+                result = msgspec.structs.replace(
+                    result, content=said if isinstance(content, str) else _retold(content, said)
+                )
             if isinstance(said, Stop):
                 return AfterToolSaid(result, _stopped(hook, said), withheld)
         return AfterToolSaid(result, withheld=withheld)
@@ -310,6 +313,7 @@ def _stopped(hook: Hook[Any], said: Stop) -> str:
     return f"the hook {_name(hook)} stopped the run: {said.reason}"
 
 
+T = TypeVar("T")
 Spoken = TypeVar("Spoken", Message, ModelResponse)
 
 
@@ -317,11 +321,14 @@ def _with_text(one: Spoken, text: str) -> Spoken:
     """Return the message or response with another text in the place of its first one, and without
     its other texts.
     """
-    parts = list(one.parts)
+    return msgspec.structs.replace(one, parts=_retold(one.parts, text))
+
+
+def _retold(parts: Sequence[T], text: str) -> tuple[T | TextPart, ...]:
     texts = [i for i, part in enumerate(parts) if isinstance(part, TextPart)]
-    kept = [part for i, part in enumerate(parts) if i not in texts]
+    kept: list[T | TextPart] = [part for i, part in enumerate(parts) if i not in texts]
     kept.insert(texts[0] if texts else len(parts), TextPart(text=text))
-    return msgspec.structs.replace(one, parts=tuple(kept))
+    return tuple(kept)
 
 
 def _failure(hook: Hook[Any], point: str, error: BaseException) -> str:

@@ -217,8 +217,9 @@ class Hook(Generic[Deps]):
     async def after_tool(
         self, run: HookedRun[Deps], call: ToolCall, result: ToolResult
     ) -> AfterTool:
-        """Called after a call, before its result is journaled. Can return a replacement text,
-        withhold the result from the model with a reason (`Deny`), or also stop the run.
+        """Called after a call, before its result is journaled. Can return a replacement for its
+        text, which keeps its media, withhold the result from the model with a reason (`Deny`), or
+        also stop the run.
 
         The result of a failed call stays an error.
         """

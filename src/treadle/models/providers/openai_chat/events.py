@@ -15,8 +15,10 @@ from typing import Any, Literal, cast, get_args, get_origin
 
 import msgspec
 
-from treadle.models.providers.decoding import json_object
+from treadle._internal.units import usd
+from treadle.models.providers.decoding import json_object, tokens
 from treadle.models.providers.encoding import Fields
+from treadle.types import Usage
 
 ABSENT = msgspec.Raw()
 
@@ -47,6 +49,14 @@ def text_of(parts: str | list[ContentPart]) -> str:
     return parts if isinstance(parts, str) else "".join(part.text or "" for part in parts)
 
 
+class ImageUrl(msgspec.Struct, gc=False):
+    url: str = ""
+
+
+class ImagePiece(msgspec.Struct, gc=False):
+    image_url: ImageUrl | None = None
+
+
 class ChatMessage(msgspec.Struct, gc=False):
     """The `delta` of a chunk, or the `message` of a body."""
 
@@ -59,8 +69,8 @@ class ChatMessage(msgspec.Struct, gc=False):
     """Legacy form of a single call."""
     refusal: str | None = None
     audio: msgspec.Raw = ABSENT
-    images: msgspec.Raw = ABSENT
-    """OpenRouter only."""
+    images: list[ImagePiece] | None = None
+    """Images that the model made. OpenRouter and gateways only."""
 
 
 class Choice(msgspec.Struct, gc=False):
@@ -282,4 +292,42 @@ def _struct_of(kinds: tuple[Any, ...]) -> type[msgspec.Struct] | None:
     return next(
         (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, msgspec.Struct)),
         None,
+    )
+
+
+# ---------------------------------------------------------------- what they add up to
+
+
+def cost_usd(counts: Counts) -> float | None:
+    """Return OpenRouter's charge, plus the vendor's if the vendor's key is the caller's own."""
+    own = (
+        counts.cost_details.upstream_inference_cost
+        if counts.is_byok and counts.cost_details is not None
+        else None
+    )
+    return usd(counts.cost, own) if counts.cost is not None and counts.cost >= 0 else None
+
+
+def usage_of(counts: Counts) -> Usage:
+    """Convert usage. The prompt count is all input, and the rest of the total is output, even if a
+    server's output count excludes reasoning.
+
+    A router may report the same tokens as both written and read.
+    """
+    prompt, completion = tokens(counts.prompt_tokens), tokens(counts.completion_tokens)
+    of_prompt, of_completion = (
+        counts.prompt_tokens_details or PromptDetails(),
+        counts.completion_tokens_details or CompletionDetails(),
+    )
+    read = tokens(of_prompt.cached_tokens or counts.prompt_cache_hit_tokens or counts.cached_tokens)
+    written = min(
+        tokens(of_prompt.cache_write_tokens or of_prompt.cache_creation_tokens),
+        max(0, prompt - read),
+    )
+    return Usage(
+        input_tokens=max(0, prompt - read - written),
+        output_tokens=max(completion, tokens(counts.total_tokens) - prompt),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=tokens(of_completion.reasoning_tokens),
     )

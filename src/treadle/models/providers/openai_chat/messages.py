@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import msgspec
 
@@ -110,22 +111,34 @@ class MessageEncoder:
     # ------------------------------------------------------------ assistant
 
     def _from_assistant(self, parts: Sequence[Part], settled: bool) -> list[Json]:
+        shown = list(filter(self._returned, parts))
         texts = [
             described(part) if isinstance(part, MediaPart) else part.text
             for part in parts
-            if isinstance(part, TextPart | MediaPart)
+            if isinstance(part, TextPart | MediaPart) and part not in shown
         ]
         calls = [self._call(part) for part in parts if isinstance(part, ToolCall)]
         text = "".join(texts)
-        if not text and not calls:
+        if not text and not calls and not shown:
             return []
         item: Json = {"role": "assistant", "content": text or self._server.no_text}
+        if shown:
+            item["images"] = [self._media(part) for part in shown]
         item.update({} if settled else self._reasoning(parts))
         if calls:
             item["tool_calls"] = calls
             if self._server.reasoning_always:
                 item.setdefault(self._server.reasoning, "")
         return [item]
+
+    def _returned(self, part: Part) -> TypeGuard[MediaPart]:
+        """Return True for an image that the server's model made and accepts back."""
+        return (
+            self._server.images
+            and isinstance(part, MediaPart)
+            and part.provider == PROVIDER
+            and part.media_type in _IMAGES
+        )
 
     def _call(self, part: ToolCall) -> Json:
         function = {"name": identifier(part.name), "arguments": arguments_of(part.arguments_json)}

@@ -88,6 +88,8 @@ class ServerTraits(msgspec.Struct, frozen=True, kw_only=True):
     files: bool = False
     """True if the server accepts PDF files."""
     audio: bool = False
+    images: bool = False
+    """True if an assistant message can contain the images that its model made."""
     abilities: Abilities = UNKNOWN
     """Default abilities of its models, if nothing more specific is known."""
     json_object: bool = False
@@ -133,6 +135,7 @@ SERVERS: tuple[ServerTraits, ...] = (
         cached_models=("anthropic/", "~anthropic/"),
         files=True,
         audio=True,
+        images=True,
         tiers=_OPENAI_TIERS,
         tells_cost=True,
     ),

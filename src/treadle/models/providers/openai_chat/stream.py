@@ -6,14 +6,14 @@ points: `ChatDecoder`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import msgspec
 from typing_extensions import override
 
-from treadle._internal.units import usd
 from treadle.errors import AgentError
-from treadle.messages.message import ProviderPart
+from treadle.messages.message import MediaPart, ProviderPart
 from treadle.messages.response_details import ResponseDetails, tier_of
 from treadle.models.model import (
     Delta,
@@ -24,7 +24,7 @@ from treadle.models.model import (
     TextDelta,
     WholePart,
 )
-from treadle.models.providers.decoding import Decoder, left_out, tokens, verbatim
+from treadle.models.providers.decoding import Decoder, left_out, verbatim
 from treadle.models.providers.encoding import dumped
 from treadle.models.providers.openai_chat.calls import PROVIDER, Calls
 from treadle.models.providers.openai_chat.events import (
@@ -32,19 +32,20 @@ from treadle.models.providers.openai_chat.events import (
     ChatMessage,
     Choice,
     Chunk,
-    CompletionDetails,
     ContentPart,
     Counts,
     GroqNotes,
-    PromptDetails,
+    ImagePiece,
+    cost_usd,
     decode_chunk,
     decode_rare,
     decode_text,
     is_text,
     text_of,
+    usage_of,
 )
 from treadle.models.providers.openai_chat.reasoning import ReasoningDetails
-from treadle.types import StopReason, Usage
+from treadle.types import StopReason
 
 _STOPS = {
     "tool_calls": StopReason.TOOL_USE,
@@ -65,6 +66,7 @@ _FAILURES = {
     "abort": "the server aborted the response",
     "insufficient_system_resource": "the server is overloaded",
 }
+_DATA_URL = re.compile(r"data:(image/[\w.+-]+);base64,(?=[\w+/])", re.ASCII | re.IGNORECASE)
 _DONE = b"[DONE]"
 _NOTHING = frozenset({b"", b"null", b"[]", b"{}"})
 _SOMETHING = msgspec.Raw(b"1")
@@ -231,7 +233,8 @@ class ChatDecoder(Decoder):
                 self._add_rare(said, deltas)
             if said.audio or said.images:
                 self._leave_out("audio", said.audio, deltas)
-                self._leave_out("images", said.images, deltas)
+                for piece in said.images or ():
+                    self._add_image(piece, deltas)
         if choice.text:
             self._said_something = True
             self._add_text(choice.text, deltas)
@@ -268,6 +271,21 @@ class ChatDecoder(Decoder):
     def _add_text(self, text: str, deltas: list[Delta]) -> None:
         self._close_reasoning(deltas)
         self._now_or_held(TextDelta(text), deltas)
+
+    def _add_image(self, piece: ImagePiece, deltas: list[Delta]) -> None:
+        url = piece.image_url.url if piece.image_url is not None else ""
+        if (found := _DATA_URL.match(url)) is not None:
+            part = MediaPart(
+                media_type=found[1].lower(), data=url[found.end() :], provider=PROVIDER
+            )
+        elif url.startswith("https://"):
+            part = MediaPart(media_type="image/png", url=url, provider=PROVIDER)
+        else:
+            self._leave_out("an image without content", _SOMETHING, deltas)
+            return
+        self._said_something = True
+        self._close_reasoning(deltas)
+        self._now_or_held(WholePart(part), deltas)
 
     def _add_reasoning(self, said: ChatMessage, deltas: list[Delta]) -> None:
         self.heard = True
@@ -325,7 +343,7 @@ class ChatDecoder(Decoder):
                     else f"the provider refused to continue: {self._finish}"
                 )
             )
-        usage = _usage(self._counts or Counts())
+        usage = usage_of(self._counts or Counts())
         self.end = ResponseEnd(
             stop_reason=stop,
             usage=usage,
@@ -336,7 +354,7 @@ class ChatDecoder(Decoder):
         )
 
     def _details_told(self) -> ResponseDetails | None:
-        cost = _cost_usd(self._counts) if self._tells_cost and self._counts is not None else None
+        cost = cost_usd(self._counts) if self._tells_cost and self._counts is not None else None
         return (
             ResponseDetails(service_tier=self._tier, cost_usd=cost)
             if self._tier is not None or cost is not None
@@ -356,38 +374,3 @@ class ChatDecoder(Decoder):
                 else StopReason.COMPLETE
             )
         return stop
-
-
-def _cost_usd(counts: Counts) -> float | None:
-    """Return OpenRouter's charge, plus the vendor's if the vendor's key is the caller's own."""
-    own = (
-        counts.cost_details.upstream_inference_cost
-        if counts.is_byok and counts.cost_details is not None
-        else None
-    )
-    return usd(counts.cost, own) if counts.cost is not None and counts.cost >= 0 else None
-
-
-def _usage(counts: Counts) -> Usage:
-    """Convert usage. The prompt count is all input, and the rest of the total is output, even if a
-    server's output count excludes reasoning.
-
-    A router may report the same tokens as both written and read.
-    """
-    prompt, completion = tokens(counts.prompt_tokens), tokens(counts.completion_tokens)
-    of_prompt, of_completion = (
-        counts.prompt_tokens_details or PromptDetails(),
-        counts.completion_tokens_details or CompletionDetails(),
-    )
-    read = tokens(of_prompt.cached_tokens or counts.prompt_cache_hit_tokens or counts.cached_tokens)
-    written = min(
-        tokens(of_prompt.cache_write_tokens or of_prompt.cache_creation_tokens),
-        max(0, prompt - read),
-    )
-    return Usage(
-        input_tokens=max(0, prompt - read - written),
-        output_tokens=max(completion, tokens(counts.total_tokens) - prompt),
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-        reasoning_tokens=tokens(of_completion.reasoning_tokens),
-    )
