@@ -192,6 +192,7 @@ _INSTEAD = {
     "create_agent": "use treadle.Agent",
     "create_react_agent": "use treadle.Agent",
     "create_sdk_mcp_server": "pass the tools themselves, as Agent(tools=[…])",
+    "evals": "import treadle.apps.evals",
     "function_tool": "use treadle.tool",
     "init_chat_model": "use Agent(model='PROVIDER:MODEL')",
     "input_guardrail": "use treadle.Hook, with check_input",
