@@ -161,9 +161,11 @@ def test_workflows_stay_where_commands_of_both_kinds_run(
     one.enter(is_open=first)
     other.enter(is_open=not first)
     if not first:
-        make(work, ".github/workflows/ci.yml", text="new\n")
+        make(work, ".github/workflows/new.yml", text="new\n")
+        (work / ".github/workflows/new.yml").replace(work / ".github/workflows/ci.yml")
     assert left(one, work, is_open=first) == set()
     assert left(other, work, is_open=not first) == set()
+    assert (work / ".github/workflows/ci.yml").exists()
 
 
 def test_names_and_content_of_any_bytes_are_kept(work: Path, process: Process) -> None:
