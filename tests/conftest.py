@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import profiles  # noqa: F401  # before any test chooses settings
+from tests.forked_workers import ForkedWorkers
 from tests.order import Order
 from tests.selection import Selection
 
@@ -52,7 +53,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Selection(config), "selection")
-    if (given := getattr(config, "workerinput", None)) is not None and config.option.all:
+    given = getattr(config, "workerinput", None)
+    if given is None:
+        config.pluginmanager.register(ForkedWorkers(), "forked_workers")
+    elif config.option.all:
         config.pluginmanager.register(Order(given["workercount"]), "order")
 
 

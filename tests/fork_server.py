@@ -22,7 +22,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -180,8 +180,15 @@ class Forked:
 class ForkServer:
     """One process that has imported what most commands need. For one thread."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        """`environment`: what the interpreter starts with."""
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        module: str = "tests.fork_server",
+        arguments: Sequence[str] = (),
+    ) -> None:
+        """`environment`: what the interpreter starts with. `module`: what it runs, with the numbers
+        of two sockets and `arguments`; it calls `serve`.
+        """
         self.address = f"treadle-tests-{uuid4().hex}"
         """Abstract name of a Unix socket, for `command`."""
         self._socket, theirs = socket.socketpair()
@@ -191,7 +198,7 @@ class ForkServer:
                 listening.listen(100)
             fds = [theirs.fileno(), listening.fileno()]
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fork_server", *map(str, fds)],
+                [sys.executable, "-m", module, *map(str, fds), *arguments],
                 pass_fds=fds,
                 env=environment,
                 cwd=ROOT,
@@ -300,7 +307,12 @@ def command(program: str, *arguments: str) -> list[str]:
     """
     if not _LISTENS:
         return [sys.executable, *([] if program.endswith(".py") else ["-m"]), program, *arguments]
-    return [sys.executable, "-I", "-S", str(FORWARDED), fork_server().address, program, *arguments]
+    return command_of(fork_server(), program, *arguments)
+
+
+def command_of(server: ForkServer, *words: str) -> list[str]:
+    """Like `command`, with another server."""
+    return [sys.executable, "-I", "-S", str(FORWARDED), server.address, *words]
 
 
 @contextmanager
@@ -482,14 +494,23 @@ def _end(code: int) -> None:
     os._exit(code)
 
 
-def _main(connection: socket.socket, listening: socket.socket) -> None:
-    for name in _PRELOADED:
-        __import__(name)
+def serve(sockets: Sequence[str], load: Callable[[], None], run: Callable[[], int]) -> None:
+    """Load once, and run in each child; `run` returns its exit code.
+
+    `sockets`: their numbers, as `ForkServer` passes them. Does not return.
+    """
+    load()
     gc.collect()
     gc.freeze()
+    connection, listening = (socket.socket(fileno=int(number)) for number in sockets)
     _serve(connection, listening)
-    _end(_command())
+    _end(run())
+
+
+def _load() -> None:
+    for name in _PRELOADED:
+        __import__(name)
 
 
 if __name__ == "__main__":
-    _main(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
+    serve(sys.argv[1:], _load, _command)

@@ -1,7 +1,11 @@
-"""Workers that begin with tests that wait, and those that begin with the others."""
+"""Workers that begin with tests that wait, those that begin with the others, and where they come
+from.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +27,13 @@ class Item:
 
 def _spread(items: list[Item], workers: int) -> list[str]:
     return [cast("Item", item).name for item in spread(cast("Any", items), workers)]
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or "PYTEST_XDIST_WORKER" not in os.environ, reason="not forked"
+)
+def test_a_worker_is_forked_from_a_process_that_has_collected_the_tests() -> None:
+    assert b"tests.forked_workers" in Path("/proc/self/cmdline").read_bytes()
 
 
 def test_every_second_slice_begins_with_files_that_wait() -> None:
