@@ -32,9 +32,16 @@ class OpenWire(Wire):
     """Takes what is written, and notes whether it is read from."""
 
     is_read = True
+    unread = 0
+    written = b""
 
     @override
-    def write(self, data: object) -> None: ...
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    @override
+    def get_write_buffer_size(self) -> int:
+        return self.unread
 
     @override
     def pause_reading(self) -> None:
@@ -137,6 +144,66 @@ async def test_a_refused_client_is_read_once_at_each_sweep(sent: bytes) -> None:
         line.data_received(b"and more")
         assert not wire.is_read
     assert wire.is_open
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+
+
+@pytest.mark.parametrize("begin", [b"1;x=", b"0\r\nXn: "], ids=["extension", "trailer"])
+async def test_framing_without_content_is_refused(begin: bytes) -> None:
+    wire = OpenWire("192.0.2.1")
+    line, _ = on_wire(HeldApp(), wire)
+    line.data_received(CHUNKED + b"\r\n" + begin)
+    for _ in range(connection.HEAD_BYTES_MOST // 1_000):
+        assert wire.written == b""
+        line.data_received(b"y" * 1_000)
+    line.data_received(b"y" * 1_000)
+    assert wire.written.startswith(b"HTTP/1.1 431 ")
+    await _ended(line)
+
+
+async def test_trailers_together_are_no_longer_than_headers() -> None:
+    wire = OpenWire("192.0.2.1")
+    line, _ = on_wire(HeldApp(), wire)
+    trailers = b"Xn: y\r\n" * (connection.HEAD_BYTES_MOST // 3 + 9)
+    line.data_received(CHUNKED + b"\r\n0\r\n" + trailers)
+    assert wire.written.startswith(b"HTTP/1.1 431 ")
+    await _ended(line)
+
+
+async def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "READING_S", -1)  # no time is short enough
+    wire = OpenWire("192.0.2.1")
+    line, table = on_wire(HeldApp(), wire)
+    line.data_received(REQUEST)
+    line.pause_writing()
+    table.sweep()
+    assert wire.is_open
+    wire.unread = 100_000
+    table.sweep()
+    assert not wire.is_open
+    await _ended(line)
+
+
+async def test_a_refused_client_is_not_asked_for_its_body() -> None:
+    begun, refused = anyio.Event(), anyio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        await refused.wait()
+        assert (await receive())["type"] == "http.disconnect"
+
+    wire = OpenWire("192.0.2.1")
+    line, _ = on_wire(app, wire)
+    line.data_received(CHUNKED + b"Expect: 100-continue\r\n\r\n")
+    with anyio.fail_after(5):
+        await begun.wait()
+    line.data_received(b"no size\r\n")
+    answer = wire.written
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    refused.set()
+    await _ended(line)
+    assert wire.written == answer
 
 
 @pytest.fixture
