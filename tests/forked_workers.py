@@ -52,7 +52,8 @@ def _collect() -> None:
     nothing = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
         os.dup2(nothing, number)
-    pytest.main([*arguments, "-n0", "--collect-only", "-qq"])
+    # without capture: some modules keep the stream that they find when they are imported
+    pytest.main([*arguments, "-n0", "--collect-only", "-qq", "--capture=no"])
     for number, fd in zip((1, 2), said, strict=True):
         os.dup2(fd, number)
         os.close(fd)
