@@ -20,7 +20,7 @@ LIMIT_NAMES = {
     Outcome.TOKEN_LIMIT: "tokens",
     Outcome.COST_LIMIT: "cost_usd",
 }
-"""Field of `Limits` by outcome."""
+"""Field of `Limits` by outcome, in the order of the kinds of amounts in tree.py."""
 
 
 class ReservedResponse(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ Each command lives in its own module, which is imported when the command is call
     app.py              the root command and its subcommands
     asked_call.py       complete text of a call that needs approval
     chat.py             `treadle chat`
-    commands.py         command group that imports its commands lazily
+    command_group.py    command group that imports its commands lazily
     completion.py       `treadle completion`
     config.py           `treadle config show | path | check | set`
     database_option.py  `--database`

@@ -7,7 +7,7 @@ import os
 import click
 
 from treadle import __version__
-from treadle.cli.commands import CommandGroup
+from treadle.cli.command_group import CommandGroup
 from treadle.cli.help import HELP
 
 COMMANDS = {

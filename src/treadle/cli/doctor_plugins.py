@@ -19,7 +19,7 @@ import click
 from treadle.agents.definitions.modules import plugin_tool
 from treadle.agents.registry import plugin_agent
 from treadle.cli.app import COMMANDS
-from treadle.cli.commands import plugin_command
+from treadle.cli.command_group import plugin_command
 from treadle.config.keys import STAND_INS, VENDORS
 from treadle.config.plugins import KINDS, LOAD_S, Plugin, PluginKind, installed, load_plugin
 from treadle.config.presets import PRESETS

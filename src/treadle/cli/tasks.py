@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 from typing_extensions import override
 
-from treadle.cli.commands import CommandGroup
+from treadle.cli.command_group import CommandGroup
 from treadle.cli.database_option import database_option, require_database
 from treadle.cli.exits import failing
 from treadle.cli.help import HELP

@@ -16,7 +16,7 @@ import pytest
 
 from tests.tools.conftest import MakeContext
 from treadle.tools.builtin import files, folder
-from treadle.tools.builtin.catalog import Builtin
+from treadle.tools.builtin.base import Builtin
 from treadle.tools.builtin.coding import default_tools
 from treadle.tools.builtin.folder import NotARegularFile, OpenFolder
 from treadle.tools.builtin.text import Encoding, binary_kind

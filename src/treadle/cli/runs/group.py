@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from treadle.cli.commands import CommandGroup
+from treadle.cli.command_group import CommandGroup
 from treadle.cli.help import HELP
 
 COMMANDS = {

@@ -1,6 +1,6 @@
 """The tools that ship with Treadle. The model reads the description of `NAME.py` from `NAME.md`.
 
-catalog.py       the base class of built-in tools
+base.py          the base class of built-in tools
 coding.py        `default_tools`: the tools of the coding assistant
 read.py          `read`
 survey.py        encoding, lines and digest of a file

@@ -14,7 +14,7 @@ import msgspec
 from typing_extensions import override
 
 from treadle.models.model import ToolDefinition
-from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.builtin.base import Arguments, Builtin, closed_object
 from treadle.tools.registry import closest
 from treadle.tools.subagent import PROMPT, answer_of
 from treadle.tools.tool import InvalidArguments, SpawnedAgent, ToolContext, Touched

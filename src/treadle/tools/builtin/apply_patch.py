@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from treadle._internal.units import count
 from treadle.tools.builtin import files
-from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object, to_its_end
+from treadle.tools.builtin.base import Arguments, Builtin, closed_object, to_its_end
 from treadle.tools.builtin.difference import short_difference
 from treadle.tools.builtin.edit import decoded, encoded, existing
 from treadle.tools.builtin.file_errors import telling

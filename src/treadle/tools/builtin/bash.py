@@ -17,7 +17,7 @@ import anyio.lowlevel
 import msgspec
 from typing_extensions import override
 
-from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.builtin.base import Arguments, Builtin, closed_object
 from treadle.tools.builtin.commands import StartedCommand, pipe, start
 from treadle.tools.builtin.jobs import BackgroundJob, Jobs, captures
 from treadle.tools.builtin.processes import Tree

@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 from typing_extensions import override
 
+from treadle.tools.builtin.base import Builtin
 from treadle.tools.builtin.bash_output import JOB, JobArguments, told
-from treadle.tools.builtin.catalog import Builtin
 from treadle.tools.builtin.jobs import Jobs
 from treadle.tools.tool import Happened, ProbeAnswer, ToolContext, ToolFailed, Touched
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from typing_extensions import override
 
+from treadle.tools.builtin.base import Arguments, Builtin, closed_object
 from treadle.tools.builtin.bash import exit_notes, notes_of, warn_of
-from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
 from treadle.tools.builtin.jobs import BackgroundJob, Jobs
 from treadle.tools.confinement import CommandNotes
 from treadle.tools.tool import ToolContext

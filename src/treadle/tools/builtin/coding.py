@@ -9,10 +9,10 @@ from typing import Any
 
 from treadle.errors import AgentError
 from treadle.tools.builtin.apply_patch import ApplyPatch
+from treadle.tools.builtin.base import Builtin
 from treadle.tools.builtin.bash import Bash
 from treadle.tools.builtin.bash_kill import BashKill
 from treadle.tools.builtin.bash_output import BashOutput
-from treadle.tools.builtin.catalog import Builtin
 from treadle.tools.builtin.edit import Edit
 from treadle.tools.builtin.fetch import Fetch
 from treadle.tools.builtin.glob import Glob

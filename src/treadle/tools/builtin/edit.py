@@ -16,7 +16,7 @@ from anyio import to_thread
 from typing_extensions import override
 
 from treadle.tools.builtin import files, matching
-from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object, to_its_end
+from treadle.tools.builtin.base import Arguments, Builtin, closed_object, to_its_end
 from treadle.tools.builtin.difference import short_difference
 from treadle.tools.builtin.file_errors import telling
 from treadle.tools.builtin.text import (

@@ -14,7 +14,7 @@ from anyio import to_thread
 from typing_extensions import override
 
 from treadle.tools.builtin import web
-from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.builtin.base import Arguments, Builtin, closed_object
 from treadle.tools.builtin.text import SNIFF_BYTES, binary_kind, image_type
 from treadle.tools.tool import ToolContext, ToolFailed, Touched
 

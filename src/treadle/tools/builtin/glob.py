@@ -17,7 +17,7 @@ from anyio import from_thread, to_thread
 from typing_extensions import override
 
 from treadle.tools.builtin import files
-from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.builtin.base import Arguments, Builtin, closed_object
 from treadle.tools.builtin.file_errors import telling
 from treadle.tools.builtin.patterns import GlobPattern
 from treadle.tools.builtin.walk import FoundFile, walk

@@ -23,7 +23,7 @@ from anyio.abc import ByteReceiveStream, Process
 from typing_extensions import override
 
 from treadle.tools.builtin import files, ripgrep, search
-from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.builtin.base import Arguments, Builtin, closed_object
 from treadle.tools.builtin.file_errors import telling
 from treadle.tools.builtin.folder import NotARegularFile, OpenFolder
 from treadle.tools.builtin.patterns import GlobPattern

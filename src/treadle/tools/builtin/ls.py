@@ -15,7 +15,7 @@ from anyio import from_thread, to_thread
 from typing_extensions import override
 
 from treadle.tools.builtin import files
-from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.builtin.base import Arguments, Builtin, closed_object
 from treadle.tools.builtin.file_errors import telling
 from treadle.tools.builtin.folder import OpenFolder, kind_of
 from treadle.tools.tool import ToolContext, ToolFailed, Touched

@@ -23,7 +23,7 @@ from treadle.errors import AgentError
 from treadle.messages import images
 from treadle.messages.message import MediaPart, TextPart
 from treadle.tools.builtin import files, pdf_pages
-from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.builtin.base import Arguments, Builtin, closed_object
 from treadle.tools.builtin.file_errors import telling
 from treadle.tools.builtin.survey import Survey, chunks, survey
 from treadle.tools.builtin.text import (

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from typing_extensions import override
 
 from treadle.messages.todos import TOOL, Todo, TodoStatus, progress
-from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.builtin.base import Arguments, Builtin, closed_object
 from treadle.tools.tool import InvalidArguments, ToolContext
 
 MAX_TODOS = 100

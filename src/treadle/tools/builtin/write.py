@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from treadle._internal.units import count
 from treadle.tools.builtin import files
-from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object, to_its_end
+from treadle.tools.builtin.base import Arguments, Builtin, closed_object, to_its_end
 from treadle.tools.builtin.file_errors import telling
 from treadle.tools.builtin.text import (
     UTF_8,
