@@ -49,6 +49,7 @@ test-all: | .peers/node_modules
 
 docs:
 	$(BIN)python -m treadle.cli.stream_schema
+	$(BIN)python -m tests.test_docs
 	$(BIN)python -m pytest tests/test_docs.py -n0
 
 # The documentation site, into build/site, without network access. Fails for a dead link or a public name without a description.

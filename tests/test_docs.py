@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import zip_longest
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
@@ -38,6 +39,7 @@ from tests.guards.catalogue import text_of_tests
 from tests.walks import counted
 from treadle.config import FLAGS
 from treadle.config.plugins import KINDS
+from treadle.messages.events import Event
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "treadle"
@@ -234,7 +236,24 @@ def test_every_command_has_its_help_in_the_documents() -> None:
             else []
         )
         there |= {name, *(f"{name} {each}" for each in inner)}
-    assert {m[1].strip() for m in _HELP.finditer(text) if m[1]} == there
+    shown = {m[1].strip() for m in _HELP.finditer(text) if m[1]}
+    assert shown == there, (
+        "docs/command-line.md: give each new command a heading, `<!-- help: NAME -->` and an empty "
+        "```text block, then run `python -m tests.test_docs`"
+    )
+
+
+def test_every_event_and_every_slash_command_has_a_row_in_the_documents() -> None:
+    from treadle.tui.commands.registry import OUR_NAMES
+
+    for page, names_of_rows in (
+        ("command-line.md", {str(kind.__struct_config__.tag) for kind in get_args(Event)}),
+        ("chat.md", {f"/{name}" for name in OUR_NAMES}),
+    ):
+        text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+        first = " ".join(re.findall(r"^\|([^|]+)\|", text, re.MULTILINE))
+        missing = [name for name in sorted(names_of_rows) if not re.search(rf"`{name}\b", first)]
+        assert missing == [], f"docs/{page}: add a row to its table for {missing}"
 
 
 # ---------------------------------------------------------------- links
@@ -297,7 +316,8 @@ def test_a_package_says_what_each_of_its_files_is_for(folder: Path) -> None:
         for file in sorted(folder.iterdir())
         if (file.suffix == ".py" and file.name != "__init__.py") or (file / "__init__.py").exists()
     ]
-    assert [name for name in there if name not in (said or "")] == []
+    missing = [name for name in there if name not in (said or "")]
+    assert missing == [], f"name them in the docstring of {folder.name}/__init__.py"
 
 
 _FILE = re.compile(r"(?<![\w/.*-])((?:\.?[\w-]+/)*[\w-]+\.(?:md|py|toml))\b")

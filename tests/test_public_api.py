@@ -9,10 +9,20 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mcp.types import TextContent
 
 import treadle
+from treadle.apps.mcp_server.answers import answer_of
+from treadle.cli import render
+from treadle.cli.exits import exit_code
+from treadle.messages.events import RunEnd
+from treadle.messages.metrics import RunMetrics, RunTotals
+from treadle.messages.result import RunResult
+from treadle.tui import ends
+from treadle.types import now
 
 PROMISED = [
     "Message TextPart ReasoningPart ToolCall ToolResult MediaPart ProviderPart UnknownPart Usage StopReason ModelRequest ModelResponse Settings Limits",
@@ -148,6 +158,34 @@ def test_every_outcome_of_the_promise_is_there() -> None:
         "cancelled",
         "error",
     }
+
+
+@pytest.mark.parametrize("outcome", sorted({*treadle.Outcome} - {"completed", "error"}))
+def test_every_front_end_has_words_for_an_outcome(outcome: treadle.Outcome) -> None:
+    said: dict[str, Any] = {"outcome": outcome, "run_id": "run_1", "session_id": None, "text": ""}
+    said |= {"output": None, "validated": False}
+    end = RunEnd(
+        **said,
+        id="1.0",
+        seq=1,
+        at=now(),
+        usage=treadle.Usage(),
+        turns=1,
+        tool_calls=1,
+        duration_s=1.0,
+        total=RunTotals(),
+    )
+    result: RunResult[Any] = RunResult(
+        **said, error=None, messages=[], new_messages=[], metrics=RunMetrics(turns=1)
+    )
+    served = answer_of("helper", result, None, str).content[0]
+    assert isinstance(served, TextContent)
+    texts = [render.ended(end), ends.ended(end), served.text]
+    bare = (outcome.value, f"The agent helper ended as {outcome.value}")
+    assert [text for text in texts if text.startswith(bare)] == [], "write the words there"
+    assert (exit_code(outcome, None) == 3) == (
+        outcome.value.endswith("_limit") or outcome.value in ("timeout", "truncated", "looping")
+    )
 
 
 @pytest.mark.parametrize("kind", treadle.ErrorKind)

@@ -72,7 +72,9 @@ def test_every_other_end_is_raised_with_its_kind_and_what_there_was(outcome: Out
 
 
 def test_every_outcome_has_its_place_here() -> None:
-    assert KIND_OF.keys() | {Outcome.COMPLETED} == set(Outcome)
+    assert KIND_OF.keys() | {Outcome.COMPLETED} == set(Outcome), (
+        "a new outcome has a kind of error in messages/result.py, and in KIND_OF"
+    )
 
 
 def test_the_error_that_ended_a_run_is_what_is_raised() -> None:
