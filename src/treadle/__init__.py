@@ -199,10 +199,10 @@ _INSTEAD = {
     "interrupt": "use @treadle.tool(needs_approval=True), or return treadle.ToolDeferred",
     "query": "use treadle.run, or treadle.coding.CodingAgent",
 }
-"""Names of other libraries, and what to use here."""
+"""Names of other libraries, and their replacements here."""
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 # without `open`, so that `from treadle import *` does not replace the built-in one
-__all__ = [*sorted({*_MODULE_OF} - {"open"})]  # pyright: ignore[reportUnsupportedDunderAll]  the names stand in the block above, for checkers
+__all__ = [*sorted({*_MODULE_OF} - {"open"})]  # pyright: ignore[reportUnsupportedDunderAll]  the names are in the block above, for checkers
 
 
 def __getattr__(name: str) -> "Any":

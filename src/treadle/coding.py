@@ -196,7 +196,7 @@ def _configured(cwd: Path, options: CodingOptions) -> Config:
 
 
 def _extended(agent: Agent[object, str], options: CodingOptions) -> Agent[object, str]:
-    """Return the assistant with what the options add to it."""
+    """Return the assistant with the additions of the options."""
     said = options.get("instructions", "")
     return agent.with_(
         model=options.get("model", agent.model),

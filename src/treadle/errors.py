@@ -4,12 +4,12 @@ result.
 Entry: `AgentError`; branch on `.kind`.
 
     AgentError(kind)
-      agent            an internal error, or a script without further entries
+      agent            any other failure: of the journal, a hook, a script
       tool             a tool could not be set up
       timeout          while connecting or waiting for the next byte; 408            retried
       rate_limit       429, 529, an overload reported in a 200                       retried
       network          another 5xx, 409, 425, no connection, an interrupted stream   retried
-      invalid          another 4xx, or incorrect use of the library
+      invalid          to correct first: an argument, a setting, a request (another 4xx)
       auth             401, 403, no key
       cancelled        cancelled by the caller
       limit            a limit cannot be enforced
@@ -27,12 +27,13 @@ class ErrorKind(StrEnum):
     """Category of an error: what failed, and whether another attempt can help.
 
     Attributes:
-        AGENT: A bug or an unexpected state within Treadle or a plug-in.
+        AGENT: Any other failure, usually of the environment or of your own code: the journal cannot
+            be used, a hook failed, a script has no further entries.
         TOOL: A tool failed in a way that ends the run.
         TIMEOUT: A time limit was reached.
         RATE_LIMIT: The provider wants fewer requests.
         NETWORK: The provider could not be reached, or it failed.
-        INVALID: An argument, a setting or a request is not acceptable.
+        INVALID: An argument, a setting or a request that you have to correct before you try again.
         AUTH: The provider rejected the key, or there is none.
         CANCELLED: The run was cancelled.
         LIMIT: A limit of the run was reached.

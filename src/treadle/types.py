@@ -86,8 +86,8 @@ class Usage(Value, frozen=True, kw_only=True, omit_defaults=False):
         cache_read_tokens: Input read from the provider's prompt cache.
         cache_write_tokens: Input written to the provider's prompt cache.
         reasoning_tokens: Part of `output_tokens` that went into reasoning.
-        cache_write_1h_tokens: Part of `cache_write_tokens`: kept for an hour or longer, and not for
-            five minutes.
+        cache_write_1h_tokens: Part of `cache_write_tokens` that is kept for an hour or longer
+            instead of five minutes.
         web_searches: Searches that the provider ran; each has a price.
     """
 
@@ -166,8 +166,8 @@ class Outcome(StrEnum):
             `RunResult.error` holds its reason.
         INVALID_OUTPUT: The answer did not have the requested type, even after retries.
         CONTEXT_OVERFLOW: The conversation is too long for the model, even after compaction.
-        APPROVAL_NEEDED: The run waits for a person, or for a deferred result. `resume` continues
-            it.
+        APPROVAL_NEEDED: Calls were denied because there was no one to approve them; or the run
+            waits for a person or a deferred result, and `resume` continues it.
         CANCELLED: The run was cancelled.
         ERROR: An error ended the run; `RunResult.error` holds it.
     """
@@ -247,8 +247,8 @@ class Settings(Value, frozen=True, kw_only=True, metaclass=FieldHints):
         tool_choice: "auto", "any", "none", or the name of a tool.
         strict_tools: Make the provider enforce the schemas of tools. If unset: only where that
             costs nothing (OpenAI's Responses API).
-        hosted_tools: Tools that the provider may run on its own servers, without asking anyone
-            here: names, or values with details, such as `WebSearch(max_uses=3)`.
+        hosted_tools: Tools that the provider may run on its own servers, without approval: names,
+            or values with details, such as `WebSearch(max_uses=3)`.
         output_schema: JSON Schema of the answer.
         cache: Use the provider's prompt cache: "5m" if unset, "1h" for an hour, False for none.
         service_tier: Service tier; if unset, that of the provider's account.

@@ -425,7 +425,7 @@ def test_only_an_unchanged_signed_export_of_this_installation_comes_back_as_it_w
     changed.write_text(file.read_text().replace(run_id, RUN))
     answer = cli("runs", "import", str(changed), *there)
     assert answer.code == 0
-    assert "not this installation's" in answer.err
+    assert "was not made by this installation" in answer.err
     row = next(row for row in cli("runs", "list", "--json", *there).rows if row["run_id"] == RUN)
     assert (row["mode"], row["imported"] is None) == ("ask", False)
 

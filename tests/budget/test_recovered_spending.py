@@ -169,7 +169,7 @@ async def test_no_limit_is_passed_and_another_process_reads_the_same_spending(
                         settings=Settings(max_tokens=150),
                     )
             except AgentError as e:
-                if "was left before its end" not in e.message:
+                if "was released before it ended" not in e.message:
                     raise
             other = open_again(journal)
             assert await figures(other) == await figures(journal)

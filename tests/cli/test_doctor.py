@@ -100,7 +100,7 @@ mcp_servers:
         ("ok", f"good: 1 tool from {sys.executable}"),
         (
             "note",
-            "the MCP server 'good': 'fial' not offered: it has no such tool, which its tools= names",
+            "the MCP server 'good': 'fial' not offered: it has no tool of this name, which tools= lists",
         ),
         (
             "bad",

@@ -50,7 +50,9 @@ def test_a_command_that_cannot_be_read_is_in_doubt(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "tree_sitter", None)
     script = parse("ls", "/home/ada")
     assert not script.is_whole
-    assert script.problems == ["it is not read without tree_sitter: pip install 'treadle[coding]'"]
+    assert script.problems == [
+        "it cannot be parsed without tree_sitter: pip install 'treadle[coding]'"
+    ]
 
 
 def test_a_schedule_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

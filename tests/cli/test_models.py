@@ -413,14 +413,14 @@ async def test_a_run_knows_what_its_provider_told(cli: Cli):
             "--ephemeral",
             **place,
         )
-    assert (refused.code, "anthropic:claude-haiku-5-5 does not take effort" in refused.err) == (
+    assert (refused.code, "anthropic:claude-haiku-5-5 does not accept effort" in refused.err) == (
         2,
         True,
     )
     assert dropped.code == 0
     warnings = [event["text"] for event in dropped.events if event["type"] == "warning"]
     assert warnings == [
-        f"anthropic:claude-haiku-5-5 does not take {name}: it was left out"
+        f"anthropic:claude-haiku-5-5 does not accept {name}: it was left out"
         for name in ("effort", "thinking")
     ]
     assert not {"thinking", "output_config"} & vendor.seen[-1].json.keys()

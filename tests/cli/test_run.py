@@ -241,7 +241,7 @@ def test_an_option_that_the_model_does_not_take_is_wrong_use(
 ):
     answer = cli("run", "x", flag, value, "-o", "out.txt", "--model", tape(cli, setting))
     assert (answer.code, answer.out) == (2, "")
-    assert f"does not take {setting}" in answer.err
+    assert f"does not accept {setting}" in answer.err
     assert not (cli.workspace / "out.txt").exists()
 
 
@@ -251,7 +251,7 @@ def test_a_default_that_the_model_does_not_take_is_left_out_with_a_warning(cli: 
     (cli.home / ".treadle/config.yaml").write_text("defaults: {effort: high}\n")
     answer = cli("run", "x", "--model", model)
     assert (answer.code, answer.out) == (0, "hi\n")
-    assert answer.err.count("does not take effort: it was left out") == 1
+    assert answer.err.count("does not accept effort: it was left out") == 1
 
 
 def test_an_option_is_a_setting_of_the_run_over_the_configured_one(cli: Cli):

@@ -173,7 +173,7 @@ def test_what_waits_in_a_queue_that_the_configuration_lost_is_told_what_helps(cl
     (cli.home / ".treadle" / "config.yaml").unlink()
     (stuck,) = json.loads(cli("runs", "top", "--json").out)["stuck"]
     assert (
-        "has none of that name: add it under queues, or treadle runs wake ID --queue default, for each run"
+        "has no queue of that name: add it under queues, or treadle runs wake ID --queue default, for each run"
         in stuck["advice"]
     )
     assert cli("runs", "wake", run_id, "--queue", "default", "--json").json["queue"] == "default"

@@ -49,7 +49,7 @@ async def left_while_a_hook_looks(rt: Runtime, one: Agent[Any], gate: Gate, *, r
     async with anyio.create_task_group() as group:
 
         async def drives() -> None:
-            with pytest.raises(AgentError, match="left before its end"):
+            with pytest.raises(AgentError, match="released before it ended"):
                 await rt.run(one, "go", run_id="r1")
 
         group.start_soon(drives)
@@ -141,7 +141,7 @@ async def test_a_call_that_is_repeated_twice_in_one_runtime_goes_on_with_its_chi
         async with anyio.create_task_group() as group:
 
             async def drives(gate: Gate = gate) -> None:
-                with pytest.raises(AgentError, match="left before its end"):
+                with pytest.raises(AgentError, match="released before it ended"):
                     await (
                         rt.run(one, "go", run_id="r1") if gate is gates[0] else rt.resume("r1", one)
                     )
@@ -168,7 +168,7 @@ async def test_one_run_is_left_with_its_children_and_the_others_go_on() -> None:
     texts = list[str]()
 
     async def drives() -> None:
-        with pytest.raises(AgentError, match="left before its end"):
+        with pytest.raises(AgentError, match="released before it ended"):
             await rt.run(one, "go", run_id="r1")
 
     async def drives_other() -> None:
@@ -196,7 +196,7 @@ async def test_what_was_said_before_a_run_was_left_is_read_when_it_goes_on() -> 
     async with anyio.create_task_group() as group:
 
         async def drives() -> None:
-            with pytest.raises(AgentError, match="left before its end"):
+            with pytest.raises(AgentError, match="released before it ended"):
                 await rt.run(one, "go", run_id="r1", session="s")
 
         group.start_soon(drives)
@@ -217,7 +217,7 @@ async def test_what_was_said_while_the_model_answered_is_read_where_the_run_was_
     async with anyio.create_task_group() as group:
 
         async def drives() -> None:
-            with pytest.raises(AgentError, match="left before its end"):
+            with pytest.raises(AgentError, match="released before it ended"):
                 await rt.run(agent(model), "go", run_id="r1", session="s")
 
         group.start_soon(drives)

@@ -82,7 +82,7 @@ async def test_an_approvers_arguments_hold_where_the_process_ends_before_the_cal
     async with anyio.create_task_group() as group:
 
         async def goes_on() -> None:
-            with pytest.raises(Exception, match="left before its end"):
+            with pytest.raises(Exception, match="released before it ended"):
                 await rt.resume(result.run_id, agent(both, alone), on_approval=approves)
 
         group.start_soon(goes_on)
@@ -170,7 +170,7 @@ async def test_what_is_known_of_one_call_is_kept_where_the_run_stops_while_a_pro
     async with anyio.create_task_group() as group:
 
         async def goes_on() -> None:
-            with suppress(AgentError):  # it was left before its end
+            with suppress(AgentError):  # it was released before it ended
                 await rt.resume(run_id, one, results={"c2": "paid by hand"})
 
         group.start_soon(goes_on)

@@ -1397,7 +1397,7 @@ async def test_a_run_that_has_moved_on_meanwhile_is_left_to_whom_moved_it() -> N
     journal = Moving()
     await journal.add_run([entry.to_json() for entry in original.entries[:2]])
     rt = open_runtime(journal=journal)
-    with pytest.raises(AgentError, match="has moved on just now") as caught:
+    with pytest.raises(AgentError, match="has just been advanced") as caught:
         await rt.resume(original.result.run_id, agent([says("done")]))
     assert caught.value.kind == "busy"
     assert (await rt.resume(original.result.run_id, agent([says("done")]))).success

@@ -507,7 +507,7 @@ def test_what_only_a_sandbox_can_hold_asks_where_there_is_none() -> None:
     asked = without_sandbox(Decision("contained", "git runs programs"))
     assert (asked.verdict, asked.reason) == (
         "ask",
-        "git runs programs, so that it runs unasked only inside a sandbox, and none works here",
+        "git runs programs, so it runs without approval only in a sandbox, and none works here",
     )
     assert without_sandbox(Decision("deny", "no")) == Decision("deny", "no")
 

@@ -1,4 +1,4 @@
-"""Which files are guarded and which likely hold a secret, one by one: no line of a table goes
+"""Which files are guarded and which probably contain a secret, one by one: no line of a table goes
 without a test that misses it.
 """
 

@@ -20,7 +20,7 @@ async def told(place: Path, command: str) -> list[ToolResult]:
 
     @tool(effect="pure", parallel=False)
     def plant() -> str:
-        """Write a file that likely holds a secret."""
+        """Write a file that probably contains a secret."""
         (place / "secrets.json").write_text("CANARY")
         return "planted"
 

@@ -99,7 +99,7 @@ def test_reading_is_judged_by_rules_then_by_place_then_by_name(root: Path) -> No
         "/spill/x": (FindingKind.READS, ""),
         "/spills/x": (FindingKind.READS_BEYOND, "'/spills/x' is outside the workspace"),
         "out/x": (FindingKind.READS_BEYOND, "'out/x' is outside the workspace"),
-        "id_rsa": (FindingKind.READS_BEYOND, "'id_rsa' likely holds a secret"),
+        "id_rsa": (FindingKind.READS_BEYOND, "'id_rsa' probably contains a secret"),
         "~/x": (FindingKind.READS_BEYOND, "'~/x' looks like a path elsewhere"),
         "a.txt": (FindingKind.READS, ""),
         ".": (FindingKind.READS, ""),
@@ -118,8 +118,8 @@ def test_a_link_named_null_is_no_null(root: Path) -> None:
 def test_a_secret_is_one_by_where_it_leads_and_by_what_it_is_called(root: Path) -> None:
     (root / "plain").symlink_to(".env")
     (root / "prod.env").symlink_to("a.txt")
-    assert at(root).read("plain").why == "'plain' likely holds a secret"
-    assert at(root).read("prod.env").why == "'prod.env' likely holds a secret"
+    assert at(root).read("plain").why == "'plain' probably contains a secret"
+    assert at(root).read("prod.env").why == "'prod.env' probably contains a secret"
 
 
 @pytest.mark.parametrize("name", ["secrets", ".git", "x.key", ".claude"])
@@ -194,7 +194,7 @@ def test_below_a_folder_secrets_are_looked_for(root: Path) -> None:
     (root / "src/deep/.env").write_text("")
     assert told(at(root).read_below("src")) == (
         FindingKind.HELD,
-        "'src/deep/.env' below it likely holds a secret",
+        "'src/deep/.env' below it probably contains a secret",
     )
     assert at(root).read_below("deep", "src").kind is FindingKind.HELD
     (root / "src/x.pem").write_text("")

@@ -167,8 +167,8 @@ async def test_a_handed_over_run_that_waits_is_found_under_its_agent() -> None:
         ({"metadata": {"a": ["b"]}}, "use a string, number"),
         ({"metadata": {1: "b"}}, "printable"),
         ({"metadata": {"a": "x" * 20_000}}, "at most 64 values"),
-        ({"metadata": {"a": 1 << 70}}, "64 bits"),
-        ({"metadata": {"a": float("nan")}}, "64 bits"),
+        ({"metadata": {"a": 1 << 70}}, "64-bit"),
+        ({"metadata": {"a": float("nan")}}, "64-bit"),
     ],
 )
 async def test_unsuitable_labels_are_refused_before_the_run_begins(

@@ -79,7 +79,7 @@ async def test_a_child_is_asked_in_the_same_way(tmp_path: Path) -> None:
     [
         ([Path("nowhere.png")], "'nowhere.png' does not exist"),
         ([Path("noise.bin")], "'noise.bin' is neither an image, a PDF, audio nor UTF-8 text"),
-        ([3], "a prompt holds text, paths and media (str, Path, MediaPart), not"),
+        ([3], "a prompt consists of text, paths and media (str, Path, MediaPart), not"),
         ([""], "the prompt is empty"),
     ],
 )

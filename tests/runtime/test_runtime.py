@@ -198,7 +198,7 @@ async def test_settings_of_all_layers_are_put_together() -> None:
 
 async def test_a_setting_that_the_model_refuses_is_an_error_where_the_call_gives_it() -> None:
     model = PlayedModel(text("hi"), refuses=frozenset({"temperature"}))
-    with pytest.raises(AgentError, match="does not take temperature") as caught:
+    with pytest.raises(AgentError, match="does not accept temperature") as caught:
         await open_runtime().run(agent(model), "go", settings=Settings(temperature=0.5))
     assert caught.value.kind is ErrorKind.INVALID
     assert model.requests == []
@@ -213,7 +213,7 @@ async def test_a_setting_that_the_model_refuses_is_left_out_with_one_warning_whe
         agent(model, settings=Settings(temperature=0.5, max_tokens=100)), "go"
     ) as stream:
         warnings = [event.text async for event in stream if isinstance(event, events.Warned)]
-    assert warnings == ["played:model does not take temperature: it was left out"]
+    assert warnings == ["played:model does not accept temperature: it was left out"]
     assert (model.requests[0].settings.temperature, model.requests[0].settings.max_tokens) == (
         None,
         100,

@@ -412,7 +412,7 @@ async def test_a_prompt_may_hold_parts_but_none_that_only_a_model_or_a_tool_can_
     await session.send([MediaPart(media_type="image/png", data="iVBORw0KGgo=")])
     assert isinstance(model.requests[0].messages[0].parts[0], MediaPart)
     for wrong in (ToolCall(id="c", name="look"), ToolResult(call_id="c", name="look")):
-        with pytest.raises(AgentError, match="a prompt holds text, paths and media"):
+        with pytest.raises(AgentError, match="a prompt consists of text, paths and media"):
             await session.send([TextPart(text="go"), wrong])
     with pytest.raises(AgentError, match="empty"):
         await session.send([TextPart(text=" ")])

@@ -424,7 +424,7 @@ async def test_of_two_people_who_answer_at_once_the_second_leaves_the_run_as_it_
         return await take_over(run_id, force=force)
 
     monkeypatch.setattr(here.journal, "take_over", after_the_other)
-    with refused("has moved on just now", "busy"):
+    with refused("has just been advanced", "busy"):
         await here.wake(run_id, deny={"call_1": "no", "call_2": "no"})
     assert (await here.journal.info(run_id)).status == "queued"
     assert [ticket.run_id for ticket in await tickets(there)] == [run_id]
@@ -639,7 +639,7 @@ async def test_an_answer_to_a_run_that_moved_on_meanwhile_is_refused() -> None:
     async with Runtime(config=Config(), journal=(journal := Moving())) as runtime:
         run_id = await waiting(runtime, runtime, Done())
         journal.moves = True
-        with refused("moved on just now", "busy"):
+        with refused("just been advanced", "busy"):
             await runtime.wake(run_id, approve=["call_1"])
         assert (await journal.info(run_id)).status == "waiting"
         assert list((await journal.load(run_id)).approvals.asked) == ["call_1", "call_2"]

@@ -93,7 +93,7 @@ async def test_a_pasted_key_is_masked_checked_only_after_a_yes_and_shown_by_its_
         stage.press(f"\x1b[200~{KEY}\n\x1b[201~")
         await stage.sees("*" * len(KEY))
         stage.press(ENTER)
-        await stage.sees("Whose key is it?")
+        await stage.sees("Which provider is this key for?")
         stage.press(ENTER)
         await stage.sees("Check the key?")
         assert vendor.seen == []
@@ -122,7 +122,7 @@ async def test_a_key_at_the_first_question_is_not_shown_and_is_taken(tmp_path: P
         assert "*" * len(key) in stage.text
         stage.press(ENTER)
         if not key.startswith("sk-ant-"):
-            await stage.sees("Whose key is it?")
+            await stage.sees("Which provider is this key for?")
             stage.press(ENTER)
         await stage.sees("Check the key?")
         stage.press(key)

@@ -67,5 +67,5 @@ async def test_strictness_that_is_refused_is_left_out_for_the_run_also_after_a_r
     assert (result.outcome, result.text) == (Outcome.COMPLETED, "Done.")
     assert [strict(body) for body in server.bodies] == [True, False, False]
     (warning,) = warnings
-    assert "does not take strict_tools: it is left out from here on" in warning
+    assert "does not accept strict_tools: it is left out from here on" in warning
     assert complaint in warning

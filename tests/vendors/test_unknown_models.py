@@ -54,5 +54,5 @@ async def test_a_setting_that_the_vendor_refuses_by_name_is_left_out_once_and_fo
     assert {
         name
         for name in left_out
-        if any(f"does not take {name}: it is left out from here on" in text for text in warnings)
+        if any(f"does not accept {name}: it is left out from here on" in text for text in warnings)
     } == left_out

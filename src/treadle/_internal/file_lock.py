@@ -68,8 +68,8 @@ def is_held(path: Path) -> str | None:
     """Return the text of a file that a living process holds; None if no process holds it, or it
     does not exist.
 
-    Any number of processes may check at once without mistaking each other for the holder. Raises
-    OSError if the file cannot be opened, since it may be held.
+    Any number of processes may check concurrently without mistaking each other for the holder.
+    Raises OSError if the file cannot be opened, since it may be held.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))

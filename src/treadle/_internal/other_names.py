@@ -163,7 +163,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "usage_limits": "use limits=Limits(…)",
     "user": "use user_id=",
 }
-"""Options of a run in other libraries, and what to use here."""
+"""Options of a run in other libraries, and their replacements here."""
 
 
 def missing(owner: str, name: str) -> AttributeError:

@@ -32,7 +32,7 @@ _ASK = (
 
 @dataclass(frozen=True)
 class _Answer:
-    """What the model decides about one message or call."""
+    """Decision of the model on one message or call."""
 
     reason: str
     is_allowed: bool
@@ -86,8 +86,8 @@ _JUDGE = (
 
 
 class CallJudge(Hook):
-    """Ask a person about calls that rules, stated in words, do not allow in the judgment of a
-    model.
+    """Ask a person about calls that, in the judgment of a model, the rules do not allow. The rules
+    are stated in words.
 
     It only restricts: calls that the policy or another hook leaves to a person stay with that
     person. If the model fails or gives no valid answer, a person decides.

@@ -127,7 +127,7 @@ def check(file: Path | None, cwd: Path) -> None:
 @click.argument("key")
 @click.argument("value")
 def set_(key: str, value: str) -> None:
-    """Set KEY in your own file, for example: limits.turns 30. Comments and order stay.
+    """Set KEY in your own file, for example: limits.turns 30. Comments and order are kept.
 
     If VALUE is -, it is read from standard input, which keeps an API key out of the shell's
     history. Write a list as '["a", "b"]'.

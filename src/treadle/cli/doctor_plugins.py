@@ -71,7 +71,7 @@ def _built_in() -> Mapping[PluginKind, frozenset[str]]:
 
 
 def _problem(within_s: float, plugin: Plugin) -> str:
-    """Load a plug-in in another process, and return what is wrong with it, or ""."""
+    """Load a plug-in in another process, and return its problem, or ""."""
     if plugin.problem:
         return f"{plugin} cannot be read: {plugin.problem}"
     argv = [sys.executable, "-P", "-m", "treadle.cli.doctor_plugins", plugin.kind, plugin.name]

@@ -42,7 +42,7 @@ journal_option = click.option(
 
 def journal_url(config: Config, given: str | None) -> str:
     """Return the URL of the journal: `given` (the option), else TREADLE_JOURNAL, else the user's
-    own file, else `journal.db` in Treadle's own folder.
+    configuration, else `journal.db` in Treadle's own folder.
 
     The path of a SQLite file is absolute, with `~` expanded. Opens and creates nothing. Raises
     CommandFailed if Treadle's folder is not usable.

@@ -52,8 +52,8 @@ def list_(as_json: bool, cwd: Path) -> None:
     """List the names that the `tools` of a definition can contain, in addition to names of agents.
 
     The effect is the consequence of repeating a call: pure changes nothing, idempotent is safe to
-    repeat, once must not happen twice. MCP servers are not started: SERVER_* stands for all tools
-    of a server.
+    repeat, once must not happen twice. MCP servers are not started: SERVER_* means all tools of a
+    server.
     """
     check_directory(cwd)
     with failing():

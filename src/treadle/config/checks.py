@@ -1,4 +1,4 @@
-"""Checks of the merged settings that concern several keys at once.
+"""Checks of the merged settings that concern several keys together.
 
 readers.py validates single values; layers.py merges the settings. Entry points: `problems_in`.
 """

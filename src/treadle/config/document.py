@@ -174,7 +174,8 @@ class _Parser:
         self._count += size
         if self._count > NODES_MAX:
             raise Broken(
-                _line(event), f"holds more than {NODES_MAX} values: too large for a configuration"
+                _line(event),
+                f"contains more than {NODES_MAX} values: too large for a configuration",
             )
 
     def _alias(self, event: AliasEvent) -> Node:

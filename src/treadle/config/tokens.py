@@ -49,7 +49,7 @@ class OwnTokens(NamedTuple):
 
     source: TokenSource
     credential: str
-    """What they are made from, for error messages."""
+    """Source of the tokens, for error messages."""
 
 
 _BEDROCK = re.compile(r"https://bedrock-mantle\.([a-z0-9-]+)\.api\.aws")

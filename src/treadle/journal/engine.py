@@ -57,7 +57,7 @@ class Engine(Protocol):
         self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int
     ) -> AbstractAsyncContextManager[None]:
         """Open the context in which runs of the queues in `lanes` are delivered to this worker, at
-        most `slots` at once. `worker`: its id.
+        most `slots` concurrently. `worker`: its id.
 
         Leaving it starts no more deliveries and waits for those in progress; the caller makes sure
         that they end.

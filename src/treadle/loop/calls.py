@@ -284,7 +284,7 @@ class OpenCalls:
             known, self._came_to_wait = _question(ready.call, finished.result.text), True
         else:
             known = structs.replace(finished, message_id=self._message_id)
-        # held at once, so that the end of the run appends it in any case
+        # held immediately, so that the end of the run appends it in any case
         await append(known, hold=True)
         if self._open:
             await self._flush(append)

@@ -209,7 +209,7 @@ class ChangedRequests:
         """Return the request without a rejected setting, which later requests omit too."""
         asked = request.model or self._plan.model_name
         self._feed.warn(
-            f"{asked} does not take {name}: it is left out from here on "
+            f"{asked} does not accept {name}: it is left out from here on "
             f"({error.message}{request_named(error)})"
         )
         self._asked = msgspec.structs.replace(self._asked, without=name)

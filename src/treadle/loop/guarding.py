@@ -1,4 +1,4 @@
-"""Checks of input and output by hooks, and what they leave of a blocked run.
+"""Checks of input and output by hooks, and the removal of what they block.
 
 Entry points: `beside`, `rewritten`, `withdrawn_by`.
 """

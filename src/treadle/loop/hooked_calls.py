@@ -1,4 +1,4 @@
-"""Tool hooks of a run: their answers before a call, and what they make of its result.
+"""Tool hooks of a run: their answers before a call, and their changes to its result.
 
 Entry point: `HookedCalls`, a base class of `Toolbox`.
 """

@@ -1,4 +1,4 @@
-"""Messages that a function of an agent's definition shows to the model in the place of the history.
+"""Messages that a function of an agent's definition shows to the model in place of the history.
 
 Entry points: `Processor`, `checked_messages`.
 """

@@ -49,7 +49,7 @@ def checked_metadata(metadata: object) -> Metadata:
         if not isinstance(value, str) and not -_INTEGER_MOST <= value < _INTEGER_MOST:
             raise AgentError(
                 "invalid",
-                f"metadata[{name!r}] is no number of 64 bits: use one, or a text",
+                f"metadata[{name!r}] is not a 64-bit number: use one, or a string",
             )
     size = len(encode_json(found))
     if len(found) > METADATA_MOST or size > METADATA_BYTES_MOST:

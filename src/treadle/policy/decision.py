@@ -35,7 +35,7 @@ class FindingKind(StrEnum):
     SHELL_EDITS = "shell edits"
     """A command that writes inside the workspace, outside guarded files."""
     READS_BEYOND = "reads beyond"
-    """A read outside the workspace, or of a file that likely holds a secret."""
+    """A read outside the workspace, or of a file that probably contains a secret."""
     PARTLY_ASKED = "partly asked"
     """A read of a directory that an `ask` rule covers in part.
 

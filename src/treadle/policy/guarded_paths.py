@@ -200,8 +200,8 @@ def first_guarded(paths: Iterable[str]) -> str | None:
 
 
 def is_secret(path: str) -> bool:
-    """Return True if an absolute, normalised path likely holds a key, a password or private
-    messages.
+    """Return True if the file at an absolute, normalised path probably contains a key, a password
+    or private messages.
     """
     return _is_secret(_folded(path))
 

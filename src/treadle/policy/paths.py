@@ -102,7 +102,9 @@ class Reach:
                 return READS
             return CallFinding(FindingKind.READS_BEYOND, f"{shown(path)} is outside the workspace")
         if not names_only and any(map(is_secret, self._below_root(places))):
-            return CallFinding(FindingKind.READS_BEYOND, f"{shown(path)} likely holds a secret")
+            return CallFinding(
+                FindingKind.READS_BEYOND, f"{shown(path)} probably contains a secret"
+            )
         return (
             CallFinding(FindingKind.READS_BEYOND, f"{shown(path)} looks like a path elsewhere")
             if looks_expanded(path)

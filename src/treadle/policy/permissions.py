@@ -104,8 +104,8 @@ def withholds(permissions: Permissions, cwd: Path) -> Callable[[str], bool] | No
 
 
 def granted(permissions: Permissions, cwd: Path) -> Callable[[str], bool]:
-    """Return a predicate that is true if a rule allows reading a file that likely holds a secret.
-    Paths are absolute, without links.
+    """Return a predicate that is true if a rule allows reading a file that probably contains a
+    secret. Paths are absolute, without links.
     """
     rules, root = permissions.rules, os.path.realpath(cwd)
     return lambda path: (

@@ -338,7 +338,7 @@ def without_sandbox(decision: Decision) -> Decision:
         )
     if decision.verdict != "contained":
         return decision
-    why = f"{decision.reason}, so that it runs unasked only inside a sandbox, and none works here"
+    why = f"{decision.reason}, so it runs without approval only in a sandbox, and none works here"
     return replace(decision, verdict="ask", reason=why)
 
 

@@ -1,4 +1,4 @@
-"""Search below a directory for files that likely hold a secret, or a repository with a key in it.
+"""Search below a directory for files that probably contain a secret, or a repository with a key.
 
 Entry point: `secret_below`.
 """
@@ -40,7 +40,7 @@ def secret_below(top: str, root: str, work: Counter[str]) -> str | None:
                         is_git and _holds_credentials(entry.path)
                     ):
                         named = shown(os.path.relpath(entry.path, root))
-                        return f"{named} below it likely holds a secret"
+                        return f"{named} below it probably contains a secret"
                     if not is_git and entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
         except OSError:

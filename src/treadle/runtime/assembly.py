@@ -50,7 +50,7 @@ from treadle.types import NOTHING_SET, Limits, Mode
 
 
 class RunOrigin(NamedTuple):
-    """RunOrigin of a new run: the state that it continues from, and its caller."""
+    """Origin of a new run: the state that it continues from, and its caller."""
 
     state: RunState
     past: SessionPast | None = None

@@ -40,8 +40,8 @@ async def taken_unchanged(journal: Journal, run_id: str, state: RunState) -> Run
             raise AgentError(
                 "busy",
                 (
-                    f"run {run_id} has moved on just now, driven by another process: look "
-                    "at it, then try again"
+                    f"run {run_id} has just been advanced by another process: look at it, then "
+                    "try again"
                 ),
             )
     except BaseException:
@@ -145,7 +145,7 @@ async def kill_run(
         try:
             await engine.cancel(run_id)
         except AgentError as e:
-            logger.info("run %s is over, and may be delivered all the same: %s", run_id, e.message)
+            logger.info("run %s has ended, but may still be delivered: %s", run_id, e.message)
     return await journal.info(run_id)
 
 

@@ -39,8 +39,8 @@ class LateRuns:
             before.inbox.late.go_on_in(run.inbox.late)
 
     async def leave(self, run: Run) -> None:
-        """Release a run without an end in the journal; while a thread of its calls runs, keep it
-        for `store` to release.
+        """Release a run that has no end in the journal. If one of its calls still runs in a thread,
+        `store` releases the run later.
         """
         self.keep(run)
         with anyio.move_on_after(GRACE_S, shield=True):

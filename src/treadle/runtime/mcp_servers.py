@@ -147,10 +147,7 @@ class RuntimeServers:
             if self._group is None:
                 raise AgentError(
                     "invalid",
-                    (
-                        "MCP servers live as long as a runtime that is open: use `async with "
-                        "Runtime.open(…) as rt:`"
-                    ),
+                    "MCP servers need an open runtime: use `async with Runtime.open(…) as rt:`",
                 )
             self._servers = McpServers(
                 home=self._home(), environment=self._environment(), ask=self._ask

@@ -55,8 +55,8 @@ class ProviderAnswer:
 
 
 async def looked_up(config: Config, only: str | None, *, offline: bool) -> list[ProviderAnswer]:
-    """Ask all providers at once and return their answers in the order of their names. `only`: ask
-    this one.
+    """Ask all providers concurrently and return their answers in the order of their names.
+    `only`: ask this one.
 
     Raises AgentError: invalid for an unknown `only`, auth if it has no key and would be asked.
     """

@@ -137,8 +137,8 @@ class ModelChoice:
         if provider == "record" or not isinstance(first, str):
             raise AgentError(
                 "invalid",
-                f"headers= cannot be sent by {name!r}: they reach models that are given by their "
-                "name, like 'anthropic:claude-haiku-5-5'",
+                f"headers= cannot be sent by {name!r}: they need a model that is given by name, "
+                "like 'anthropic:claude-haiku-5-5'",
             )
         return headers
 

@@ -77,7 +77,7 @@ def merged_settings(
     """
     refuses = model.refuses
     if refuses and (wrong := sorted(call.given & refuses)):
-        raise AgentError("invalid", f"{model.name} does not take {wrong[0]}: leave it out")
+        raise AgentError("invalid", f"{model.name} does not accept {wrong[0]}: leave it out")
     settings = call.over(lower)
     dropped = sorted(settings.given & refuses) if refuses else []
     if dropped:
@@ -85,7 +85,7 @@ def merged_settings(
     notes: Callable[[Settings], tuple[str, ...]] | None = getattr(model, "notes", None)
     changed = notes(settings) if notes is not None else ()
     return settings, (
-        *(f"{model.name} does not take {name}: it was left out" for name in dropped),
+        *(f"{model.name} does not accept {name}: it was left out" for name in dropped),
         *(f"{model.name}: {note}" for note in changed),
     )
 
@@ -241,7 +241,7 @@ def check_agent(agent: object) -> None:
 
 
 def limit_of(session: Session[Any, Any] | str | None) -> int:
-    """Return the number of messages of the session that a run sees at most."""
+    """Return the maximum number of the session's messages that a run sees."""
     own = session.limit if isinstance(session, Session) else None
     return MAX_SESSION_MESSAGES if own is None else own
 

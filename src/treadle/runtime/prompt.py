@@ -50,7 +50,8 @@ def prompt_of(text: Prompt) -> Message:
     if strange := [part for part in prompt.parts if not isinstance(part, (TextPart, MediaPart))]:
         raise AgentError(
             "invalid",
-            f"a prompt holds text, paths and media (str, Path, MediaPart), not {_kind(strange[0])}",
+            "a prompt consists of text, paths and media (str, Path, MediaPart), not "
+            f"{_kind(strange[0])}",
         )
     for part in prompt.parts:
         if isinstance(part, MediaPart):
@@ -110,7 +111,7 @@ def earlier_of(messages: Sequence[Message], session_id: str | None) -> Sequence[
         raise AgentError(
             "invalid",
             (
-                f"messages= holds Messages, oldest first, not a {type(strange[0]).__name__}: make "
+                f"messages= takes Messages, oldest first, not a {type(strange[0]).__name__}: make "
                 "them with Message.user(text)"
             ),
         )

@@ -243,7 +243,8 @@ class Runs:
                 await self._children.over(job.run.state, waiting=job.run.ending.waiting)
             elif job.result is None:
                 job.result = AgentError(
-                    "cancelled", f"run {job.run.plan.run_id} was left before its end: resume it"
+                    "cancelled",
+                    f"run {job.run.plan.run_id} was released before it ended: resume it",
                 )
             if (session_id := job.run.plan.session_id) is not None:
                 self._assembly.toolboxes.rest(session_id)

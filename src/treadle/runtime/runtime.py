@@ -215,7 +215,7 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
     ) -> Session[Deps, Out]:
         """Return the session with this id, creating it if needed.
 
-        `limit`: number of earlier messages that its runs see at most, in whole exchanges; above it,
+        `limit`: maximum number of earlier messages that its runs see, in whole exchanges; above it,
         the view shrinks to half. None: `MAX_SESSION_MESSAGES`.
         """
         if session_id is None or self.sessions.get(session_id) is None:

@@ -221,7 +221,7 @@ class Confining:
                 instead = (
                     "in mode full they may do whatever you may"
                     if mode == "full"
-                    else "what a sandbox would let run unasked needs approval instead"
+                    else "commands that a sandbox would contain need approval instead"
                 )
                 feed.warn(f"commands are not confined: {standing.text}; {instead}")
 

@@ -81,7 +81,7 @@ class RunOptions(SessionOptions, total=False):
     Attributes:
         session: A session or its id, created if needed; None: a run without a session.
         messages: Messages before the prompt, oldest first, for a run without a session. Stored with
-            the run; no templates.
+            the run. Templates in them are not expanded.
         run_id: Id of the new run, if it must be known in advance. Raises AgentError(busy) if the
             run already exists.
     """
@@ -254,7 +254,7 @@ class Session(Generic[Deps, Out]):
 
     Attributes:
         id: Id of the session.
-        limit: Number of earlier messages that a run sees at most; None: `MAX_SESSION_MESSAGES`.
+        limit: Maximum number of earlier messages that a run sees; None: `MAX_SESSION_MESSAGES`.
     """
 
     def __init__(

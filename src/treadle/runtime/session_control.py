@@ -37,7 +37,7 @@ class SessionControl(StartedRuns):
         check_steering(text)
         if not self._runs.busy.tell(session_id, lambda run: run.inbox.add(text)):
             raise AgentError(
-                "invalid", f"nothing runs in session {session_id!r}: send the text instead"
+                "invalid", f"no run is active in session {session_id!r}: send the text instead"
             )
 
     def cancel(self, session_id: str | None = None, *, run_id: str | None = None) -> bool:

@@ -112,7 +112,9 @@ def changed(answers: Answers, arguments: Mapping[str, Mapping[str, Any]]) -> Ans
             for call_id, given in arguments.items()
         }
     except (TypeError, ValueError) as e:
-        raise AgentError("invalid", f"arguments= holds what JSON has no word for: {e}") from e
+        raise AgentError(
+            "invalid", f"arguments= contains a value that JSON cannot represent: {e}"
+        ) from e
     return replace(answers, arguments=texts)
 
 
@@ -161,8 +163,8 @@ async def _keep(
             raise AgentError(
                 "busy",
                 (
-                    f"run {run_id} has moved on just now, driven by another process: look at it, "
-                    "then try again"
+                    f"run {run_id} has just been advanced by another process: look at it, then "
+                    "try again"
                 ),
             )
         state.apply(last := taken_over(state, writer))

@@ -38,7 +38,7 @@ BODY_S = 40.0
 with 408; this limit applies if the application does not read the body.
 """
 LINGERING_S = 2.0
-"""Seconds for which a refused client is kept open and read at each sweep. Closing at once would
+"""Seconds for which a refused client is kept open and read at each sweep. Closing immediately would
 reset the connection and lose the response, and the client would reconnect immediately.
 """
 READ_BYTES: Final = 65_536
@@ -85,7 +85,7 @@ class BoundedConnection(HttpToolsProtocol):
         """
         self._has_begun = True
         """True if a request has begun while the connection was idle. A new connection must send its
-        first request at once.
+        first request immediately.
         """
         self._framing = self._content = self._trailers = 0
         """Counted bytes of the current request: of its head, or of its body's framing."""

@@ -164,7 +164,7 @@ class Channels:
     def __init__(self) -> None:
         self._readers: dict[str, set[Reader]] = {}
         self._slots: list[set[Reader]] = [set() for _ in range(HEARTBEAT_S)]
-        """Readers by the second of their heartbeat, so that thousands do not wake at once."""
+        """Readers by the second of their heartbeat, so that thousands do not wake together."""
         self._opened = 0
         self._closing = False
 

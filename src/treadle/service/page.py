@@ -61,7 +61,7 @@ def page_file(page: PageFiles, name: str) -> PageFile:
     content = files(page.package).joinpath(page.folder, name).read_bytes()
     headers = {
         "Content-Type": _TYPES[name.rpartition(".")[2]],
-        "Cache-Control": "no-cache",  # revalidated, so that an update applies to all files at once
+        "Cache-Control": "no-cache",  # revalidated, so that an update applies to all files together
         "ETag": f'"{sha256(content).hexdigest()[:32]}"',
         "Content-Security-Policy": CONTENT_POLICY,
         "Cross-Origin-Opener-Policy": "same-origin",

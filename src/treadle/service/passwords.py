@@ -1,5 +1,5 @@
 """Password hashing with argon2id, with OWASP's parameters. Each hash takes memory and a core, so
-few run at once and few wait.
+few run concurrently and few wait.
 
 Trusted requests (of a signed-in user, or from an address that signed in to this account before) use
 a separate lane, so that guesses from any number of addresses do not delay them. In each lane,

@@ -57,7 +57,7 @@ async def resume_all(service: Service) -> None:
 async def take_up(service: Service) -> None:
     """Take over runs of other replicas that die or shut down while this one is open.
 
-    Several replicas may try at once; the journal gives each run to one of them.
+    Several replicas may try concurrently; the journal gives each run to one of them.
     """
     strange, places = dict[str, None](), anyio.CapacityLimiter(AT_ONCE)
     while not service.stopping.is_set():

@@ -334,7 +334,7 @@ async def _let_go_of(service: Service, info: RunInfo) -> None:
 
 def lease_note(info: RunInfo | None) -> str:
     """Return a sentence that says when another process can continue a run; "" if its process is
-    this one, or its death is noticed at once.
+    this one, or its death is noticed immediately.
     """
     if info is None or info.lease_s is None:
         return ""

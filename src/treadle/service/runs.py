@@ -72,7 +72,7 @@ class RunHead(BaseModel):
     """
     lease_s: float | None = None
     """Seconds after which another process continues a running run if the process that drives it has
-    died. None if it is not running, or its death is noticed at once.
+    died. None if it is not running, or its death is noticed immediately.
     """
     outcome: str | None
     """Outcome of the run; None until it is finished."""

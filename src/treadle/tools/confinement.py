@@ -115,7 +115,7 @@ class CommandRoom(msgspec.Struct, frozen=True, kw_only=True):
     cannot change the workspace.
     """
     shows_secrets: bool = False
-    """True if files of the workspace that likely hold a secret are visible."""
+    """True if files of the workspace that probably contain a secret are visible."""
     is_granted: Callable[[str], bool] = _nothing_is
     """Return True for a secret in the workspace, by absolute path, that a rule of the user makes
     readable.

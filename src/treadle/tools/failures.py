@@ -103,8 +103,8 @@ class ToolDone:
     """Returned by a tool to end the run with its value: `return ToolDone(invoice)`. The other calls
     of the turn still run, and the model is not asked again.
 
-    A value that does not fit the agent's `output` ends the run in the outcome `error` of kind
-    `tool`.
+    A value that does not fit the agent's `output` ends the run with the outcome `error` (of kind
+    `tool`).
 
     Attributes:
         value: Output of the run: a value of the agent's output type, or plain data that fits it;

@@ -1,5 +1,5 @@
-"""The run as seen by functions of a definition: those that produce instructions and tools before
-its first request, and those that check its output.
+"""Context of a run for the functions of its agent: those that return instructions and tools before
+the first request, and those that check the output.
 
 agents/evaluation.py calls them. Entry points: `RunContext`, `called_with`, `check_arity`.
 """

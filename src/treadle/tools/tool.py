@@ -105,7 +105,7 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
             these, without following further links.
         withheld: Returns True for a file (absolute, without links) that a rule of the user makes
             unreadable, so that directory searches omit it. None: no such rule.
-        is_secret: Returns True for an absolute path that likely holds a credential: directory
+        is_secret: Returns True for an absolute path that probably contains a credential: directory
             searches name such files without showing their contents.
         before_change: Stores the content of a file before it is changed, for `treadle runs undo`.
             None: not stored. Blocks.

@@ -280,7 +280,9 @@ class Chat:
     # ------------------------------------------------------------ input
 
     def said(self, text: str) -> None:
-        """Handle typed text: run a command at once, queue anything else behind the current run."""
+        """Handle typed text: run a command immediately, or queue a message behind the current
+        run.
+        """
         if lost := self.line.lost(text):
             self.line.give_back(text)
             self.tell(

@@ -28,7 +28,7 @@ from treadle.tools.approval import Approver
 from treadle.types import Limits, Mode, Settings, new_id
 
 DELTA_CHARS: Final = 500
-"""Maximum characters of a delta that are drawn at once; keys are handled in between."""
+"""Maximum characters of a delta that are drawn in one step; keys are handled in between."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -83,7 +83,7 @@ async def put_files_back(desk: Desk, runs: Sequence[RunInfo]) -> bool:
     desk.tell(f"Restored {count(len(put), 'file')}.")
     for file in done.files:
         if file.action == "refused":
-            desk.tell(f"{shown(desk, file.path)} stays as it is: {file.why}", "warning")
+            desk.tell(f"{shown(desk, file.path)} is left unchanged: {file.why}", "warning")
     return True
 
 

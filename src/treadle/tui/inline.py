@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BEGIN_FRAME: Final = "\x1b[?2026h"
 END_FRAME: Final = "\x1b[?2026l"
-"""Synchronized output: the text between them is displayed at once.
+"""Synchronized output: the text between them is displayed in one step.
 
 Terminals without support ignore it.
 """

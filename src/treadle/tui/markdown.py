@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Growing", "Markdown", "SourcePiece", "drawn"]
 
 SOURCE_CHARS: Final = 6_000
-"""Maximum length that is parsed at once. A longer text that is not split is drawn unparsed."""
+"""Maximum length that is parsed in one step. A longer text that is not split is drawn unparsed."""
 WIDTH_LEAST: Final = 12
 """Minimum width inside lists and quotes; below it there is no further indent."""
 RULE_COLUMNS: Final = 24

@@ -182,7 +182,7 @@ class _Wizard:
         endpoint = endpoint_of(key, self._config)
         host = (endpoint.base_url or f"https://{key.vendor.label}").split("/")[2]
         rows = [
-            PickerRow("Check it now", True, f"one request to {host}, for the models that it has"),
+            PickerRow("Check it now", True, f"one request to {host}, for its list of models"),
             PickerRow("Do not check", False, "nothing is sent before your first message"),
         ]
         check = await self._pick(f"Check the key? {key.vendor.label}", rows)
@@ -209,7 +209,9 @@ class _Wizard:
         key = pasted(VENDORS[0], text)
         self._secrets.add(key.secret.reveal())
         rows = [PickerRow[VendorWay](vendor.label, vendor) for vendor in VENDORS]
-        vendor = vendor_of(key.secret.reveal()) or await self._pick("Whose key is it?", rows)
+        vendor = vendor_of(key.secret.reveal()) or await self._pick(
+            "Which provider is this key for?", rows
+        )
         return None if vendor is None else key._replace(vendor=vendor)
 
     async def _on_this_machine(self) -> _Reached | None:

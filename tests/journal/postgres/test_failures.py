@@ -31,7 +31,7 @@ RAISES = "create trigger fails before {} on treadle.{} for each row execute func
         ),
         (
             errors.TooManyConnections("sorry, too many clients already"),
-            "takes no more connections: .*max_connections",
+            "accepts no more connections: .*max_connections",
         ),
         (
             errors.ReadOnlySqlTransaction("cannot execute INSERT"),
@@ -78,7 +78,7 @@ RAISES = "create trigger fails before {} on treadle.{} for each row execute func
         ),
         (
             errors.ProtocolViolation("no more connections allowed (max_client_conn)"),
-            "the pooler of .* takes no more connections: nothing was appended",
+            "the pooler of .* accepts no more connections: nothing was appended",
         ),
         (psycopg.InternalError("cache lookup failed"), "failed .cache lookup failed"),
     ],
@@ -135,7 +135,7 @@ def test_what_the_server_says_is_told_with_what_to_do(error: psycopg.Error, told
         (
             errors.TooManyConnections("too many clients"),
             "agent",
-            "takes no more connections: it is not used",
+            "accepts no more connections: it is not used",
         ),
         (
             psycopg.OperationalError("FATAL:  sorry, too many clients already"),
@@ -150,7 +150,7 @@ def test_what_the_server_says_is_told_with_what_to_do(error: psycopg.Error, told
         (
             psycopg.OperationalError("FATAL:  no more connections allowed (max_client_conn)"),
             "agent",
-            "takes no more connections: it is not used",
+            "accepts no more connections: it is not used",
         ),
         (
             psycopg.OperationalError("FATAL:  unsupported startup parameter: options"),

@@ -139,7 +139,7 @@ async def test_no_once_call_begins_where_the_lease_cannot_be_renewed(
     look("alter table treadle.workers add constraint full_up check (seen_at_us < 0) not valid")
     with refuses(
         "busy",
-        "its lease|lease of this process ran out, and is not renewed, so run run_1 may be another one's: its call does not begin",
+        "its lease|lease of this process has expired and cannot be renewed, so another process may drive run run_1: its call does not begin",
     ):
         await writer.append([begun("c")])
     assert await entries_of(journal, after=1) == []

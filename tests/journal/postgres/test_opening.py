@@ -139,7 +139,7 @@ async def test_tables_of_another_program_are_left_alone(postgres_url: str, look:
 async def test_a_database_that_keeps_no_unicode_is_refused(postgres_server: PostgresServer) -> None:
     name = f"t{uuid4().hex}"
     postgres_server.sql(f"create database {name} encoding 'LATIN1' locale 'C' template template0")
-    with refuses("invalid", "keeps texts as LATIN1"):
+    with refuses("invalid", "stores text as LATIN1"):
         open_journal(postgres_server.url(name))
     postgres_server.sql(f"drop database {name} with (force)")
 
@@ -149,7 +149,7 @@ async def test_a_role_that_may_not_make_tables_is_told_so(
 ) -> None:
     role = f"t{uuid4().hex}"
     postgres_server.sql(f"create role {role} login")
-    with refuses("invalid", "may not use or make the tables of a journal.*grant create"):
+    with refuses("invalid", "may not use or create the tables of a journal.*grant create"):
         open_journal(postgres_url.replace("postgres@", f"{role}@"))
     postgres_server.sql(f"drop role {role}")
 
@@ -164,7 +164,7 @@ def test_psycopg_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("lease_s", [0.5, 0, -1, float("nan")])
 def test_a_lease_lasts_a_second_at_least(postgres_url: str, lease_s: float) -> None:
-    with refuses("invalid", "a lease lasts 1 seconds at least"):
+    with refuses("invalid", "a lease lasts at least 1 seconds"):
         open_journal(postgres_url, lease_s=lease_s)
 
 

@@ -455,7 +455,7 @@ def test_a_driver_is_alive_whatever_it_says_of_its_process(
 
 def test_a_lock_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "journal.db-workers").write_text("in the way")
-    with pytest.raises(AgentError, match=r"cannot be made in '.*journal.db-workers'"):
+    with pytest.raises(AgentError, match=r"cannot be created in '.*journal.db-workers'"):
         SqliteWorkers(tmp_path / "journal.db").register()
 
 

@@ -119,7 +119,7 @@ def test_a_file_in_place_of_a_directory_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("hello")
     with refuses(
         "invalid",
-        r"the directory '.*file' of the journal cannot be made \(File exists\): choose another one",
+        r"the directory '.*file' of the journal cannot be created \(File exists\): choose another one",
     ):
         SqliteJournal.open(tmp_path / "file" / "journal.db")
 
@@ -133,7 +133,7 @@ def test_a_file_that_cannot_be_made_is_told_with_the_reason(
     monkeypatch.setattr(os, "open", full)
     with refuses(
         "invalid",
-        r"the journal '.*journal.db' cannot be made \(Disk quota exceeded\): choose another directory",
+        r"the journal '.*journal.db' cannot be created \(Disk quota exceeded\): choose another directory",
     ):
         SqliteJournal.open(tmp_path / "journal.db")
 

@@ -152,7 +152,7 @@ async def test_what_the_next_does_not_take_is_left_out_and_said() -> None:
     deltas = await deltas_of(FallbackModel(scripted("a:1", BUSY), picky), request)
     assert picky.asked.settings == Settings(max_tokens=10)
     assert [delta.text for delta in deltas if isinstance(delta, ModelNotice)] == [
-        "b:2 does not take temperature: it was left out"
+        "b:2 does not accept temperature: it was left out"
     ]
 
 

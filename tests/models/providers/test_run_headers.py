@@ -146,7 +146,7 @@ async def test_headers_that_no_provider_would_receive_are_refused() -> None:
     async with serving() as server, opened(server.url) as rt:
         with pytest.raises(AgentError, match="cannot be submitted"):
             await rt.submit(AGENT, "Hello.", headers=TENANT)
-        with pytest.raises(AgentError, match="given by their name"):
+        with pytest.raises(AgentError, match="given by name"):
             await rt.run(Agent(name="b", model="record:x=office:m"), "Hi.", headers=TENANT)
 
 

@@ -382,7 +382,7 @@ async def test_without_a_sandbox_what_reads_below_is_denied_or_asks(work: Path, 
         "nobody can approve it"
     )
     assert asked.is_error
-    assert "only inside a sandbox" in asked.text
+    assert "only in a sandbox" in asked.text
 
 
 async def test_rules_that_cover_too_much_to_tell_keep_commands_from_running(
@@ -434,7 +434,7 @@ async def test_what_came_up_against_a_denial_is_moved_away(work: Path, path: str
         "full",
         config(deny=["write(new/prod/**)", "write(**/*.lock)"]),
     )
-    assert "came up, which a rule denies writing: it was moved to" in told.text
+    assert "appeared, although a rule denies writing it: it was moved to" in told.text
     assert not (work / path).exists()
 
 
@@ -452,7 +452,7 @@ async def test_however_many_files_come_up_against_a_denial_none_stays(
         "full",
         rules,
     )
-    assert "came up, which a rule denies writing: it was moved to" in told.text
+    assert "appeared, although a rule denies writing it: it was moved to" in told.text
     assert "and 20 more like these" in told.text
     assert list((work / "n").iterdir()) == []
     assert (await ran(work, "sh -c 'echo begun'", "full", rules)).text == "begun"

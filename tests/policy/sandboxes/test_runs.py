@@ -195,7 +195,7 @@ async def test_nobody_is_asked_for_a_sandbox_where_none_is_wanted(
     assert (told.is_error, outside.exists(), warned) == (False, True, [])
     told, warned, outcome = await ran(work, GIT, mode="ask", sandbox="off")
     assert (told.is_error, warned, outcome) == (True, [], "approval_needed")
-    assert "only inside a sandbox, and none works here" in told.text
+    assert "only in a sandbox, and none works here" in told.text
 
 
 async def held(runtime: Runtime, agent: Agent[Any, Any], cwd: Path) -> tuple[str, str]:
@@ -249,11 +249,11 @@ async def test_where_it_does_not_work_what_needs_it_asks_and_that_is_said_once(
     programs(program)
     told, warned, outcome = await ran(work, GIT, mode="ask")
     assert (told.is_error, outcome) == (True, "approval_needed")
-    assert "only inside a sandbox, and none works here" in told.text
+    assert "only in a sandbox, and none works here" in told.text
     (warning,) = warned
     assert warning.startswith("commands are not confined: ")
     assert why in warning
-    assert warning.endswith("; what a sandbox would let run unasked needs approval instead")
+    assert warning.endswith("; commands that a sandbox would contain need approval instead")
 
 
 async def test_what_needs_none_goes_on_without_one(work: Path, programs: Programs) -> None:

@@ -218,7 +218,7 @@ async def test_whole_lines_alike_but_for_white_space_are_taken_and_new_is_indent
         EDIT, path="a.py", edits=one("if a:\n  return 1", "if a:\n  b = 1\n  if b:\n    return 1")
     )
     assert (
-        "Note: old did not match exactly; lines 2-3, alike but for white space, were replaced"
+        "Note: old did not match exactly; lines 2-3, which differ only in white space, were replaced"
         in shown
     )
     assert source.read_text() == SOURCE.replace(
@@ -280,7 +280,7 @@ async def test_nothing_like_it_is_said(use: Use, source: Path) -> None:
 async def test_trailing_white_space_in_old_is_forgiven_and_new_taken_as_it_is(
     use: Use, source: Path
 ) -> None:
-    assert "alike but for white space" in await use(
+    assert "differs only in white space" in await use(
         EDIT, path="a.py", edits=one("    return 2  ", "    return 3")
     )
     assert source.read_text() == SOURCE.replace("return 2", "return 3")
@@ -326,7 +326,7 @@ async def test_what_would_change_nothing_is_said(use: Use, source: Path) -> None
             {"old": "return 9\n", "new": "return 1\n"},
         ],
     )
-    assert shown == "a.py already reads like that: nothing was changed."
+    assert shown == "a.py already has this content: nothing was changed."
     assert source.read_text() == SOURCE
 
 

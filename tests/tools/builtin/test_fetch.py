@@ -146,11 +146,11 @@ def test_addresses_of_public_places_are_known(address: str) -> None:
         ("http://good.example\t/", "write it as %09"),
         ("http://good.example/a b", "write it as %20"),
         ("http://good.example\\@evil.test/", "holds"),
-        ("http://good%00.example/", "no host that could be asked"),
+        ("http://good%00.example/", "has no host"),
         ("http:///x", "no host"),
         ("http://a..b/", "no host"),
-        ("http://good.example:8080/", "only 80 and 443"),
-        ("http://good.example:99999/", "is no URL"),
+        ("http://good.example:8080/", "only ports 80 and 443"),
+        ("http://good.example:99999/", "is not a URL"),
         (f"http://good.example/{'x' * 2_000}", "at most 2,000"),
     ],
 )
@@ -184,7 +184,7 @@ async def test_no_known_attack_reaches_anything(use: Use, shared: Path) -> None:
 )
 async def test_however_an_address_is_written_it_is_known(use: Use, host: str) -> None:
     with pytest.raises(
-        ToolFailed, match=r"only public addresses are asked|did not give|could not be found"
+        ToolFailed, match=r"only public addresses can be fetched|did not send|could not be found"
     ):
         await use(Fetch(), f"http://{host}/")
 
@@ -202,7 +202,9 @@ async def test_a_name_is_resolved_once_and_what_was_checked_is_connected_to(use:
 async def test_a_name_with_any_other_address_is_refused(use: Use, addresses: list[str]) -> None:
     async with serving(pages(index=page())) as net:
         net.names = {"mixed.test": [addresses]}
-        with pytest.raises(ToolFailed, match=r"only public addresses are asked|has no address"):
+        with pytest.raises(
+            ToolFailed, match=r"only public addresses can be fetched|has no address"
+        ):
             await use(net.fetch, "http://mixed.test/")
         assert net.requests == []
 
@@ -245,7 +247,7 @@ async def test_redirects_on_the_host_are_followed_and_checked_again(use: Use) ->
 async def test_a_redirect_to_another_host_is_told_and_not_followed(use: Use, target: str) -> None:
     async with serving(pages(index=redirect(target))) as net:
         shown = await use(net.fetch, "http://good.example/")
-        assert "redirects to another host, which was not asked" in shown
+        assert "redirects to another host, which was not contacted" in shown
         assert net.asked == ["good.example"]
         assert len(net.requests) == 1
 
@@ -262,7 +264,7 @@ async def test_a_redirect_to_what_is_no_page_is_told(use: Use, target: str) -> N
 
 async def test_redirects_without_end_end(use: Use) -> None:
     async with serving(pages(index=redirect("/"))) as net:
-        with pytest.raises(ToolFailed, match="again and again: given up after 5 redirects"):
+        with pytest.raises(ToolFailed, match="redirects too often: stopped after 5 redirects"):
             await use(net.fetch, "http://good.example/")
         assert len(net.requests) == 6
 
@@ -455,7 +457,7 @@ async def test_a_body_that_breaks_off_is_told(use: Use) -> None:
         return response
 
     async with serving(broken) as net:
-        with pytest.raises(ToolFailed, match=r"'good.example' did not give a whole answer"):
+        with pytest.raises(ToolFailed, match=r"'good.example' did not send a complete response"):
             await use(net.fetch, "http://good.example/")
 
 

@@ -226,7 +226,7 @@ async def test_files_that_likely_hold_secrets_are_left_out_unless_they_are_named
     )
     shown = await grepping(pattern="KEY=")
     assert shown == (
-        ".env.example:1:KEY=\na/b.py:1:KEY=3\n(matches in .env, a/.npmrc are left out, since such a file likely holds a secret: to search it, give it as path)"
+        ".env.example:1:KEY=\na/b.py:1:KEY=3\n(matches in .env, a/.npmrc are left out, since such a file probably contains a secret: to search it, give it as path)"
     )
     assert (await grepping(pattern="KEY=", mode="files")).startswith(
         ".env.example\na/b.py\n(matches in"

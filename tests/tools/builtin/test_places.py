@@ -36,7 +36,7 @@ def test_what_can_be_no_path_is_told_at_once() -> None:
     files.check_path("a" * 4096)
     for path, says in {
         "": "The path is empty",
-        "a\0b": "holds a NUL character",
+        "a\0b": "contains a NUL character",
         "a" * 4097: "is 4,097 characters long; at most 4,096 are possible",
     }.items():
         with pytest.raises(InvalidArguments, match=says):

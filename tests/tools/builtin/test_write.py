@@ -110,7 +110,7 @@ async def test_crlf_line_ends_are_kept_where_all_were_such(use: Use, tmp_path: P
     (tmp_path / "mixed").write_bytes(b"one\r\ntwo\n")
     await use(READ, path="a")
     await use(READ, path="mixed")
-    assert "Its CRLF line ends were kept." in await use(WRITE, path="a", content="1\n2\r\n3\n")
+    assert "Its CRLF line endings were kept." in await use(WRITE, path="a", content="1\n2\r\n3\n")
     await use(WRITE, path="mixed", content="1\n2\r\n")
     assert (tmp_path / "a").read_bytes() == b"1\r\n2\r\n3\r\n"
     assert (tmp_path / "mixed").read_bytes() == b"1\n2\r\n"
@@ -120,14 +120,14 @@ async def test_crlf_line_ends_are_kept_where_all_were_such(use: Use, tmp_path: P
 async def test_byte_order_mark_and_encoding_are_kept(use: Use, tmp_path: Path, codec: str) -> None:
     (tmp_path / "a").write_bytes("\ufeffold\r\n".encode(codec))
     await use(READ, path="a")
-    assert "It still is UTF-" in await use(WRITE, path="a", content="żółw\n")
+    assert "It is still UTF-" in await use(WRITE, path="a", content="żółw\n")
     assert (tmp_path / "a").read_bytes() == "\ufeffżółw\r\n".encode(codec)
 
 
 async def test_latin1_is_kept_while_it_can_hold_the_text(use: Use, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes("Grüße\n".encode("latin-1"))
     await use(READ, path="a")
-    assert "It still is Latin-1." in await use(WRITE, path="a", content="Straße\n")
+    assert "It is still Latin-1." in await use(WRITE, path="a", content="Straße\n")
     assert (tmp_path / "a").read_bytes() == "Straße\n".encode("latin-1")
     assert "is now UTF-8" in await use(WRITE, path="a", content="żółw\n")
     assert (tmp_path / "a").read_text() == "żółw\n"

@@ -347,7 +347,7 @@ def test_a_schema_that_refers_to_itself_at_the_same_place_is_refused() -> None:
 @pytest.mark.parametrize(
     ("sent", "says"),
     [
-        ('{"city": NaN}', "NaN is no JSON value"),
+        ('{"city": NaN}', "NaN is not a JSON value"),
         ('{"city": "Par', "cut off"),
         ("[" * 100_000, "nested too deeply"),
         ('{"a": ' + "9" * 5000 + "}", "digits"),

@@ -171,7 +171,7 @@ WAYS: list[tuple[Callable[[_Answers, int], None], str, bool | None]] = [
         "its answer is longer than 8 MiB",
         None,
     ),
-    (_packed, "its answer is packed, which was not asked for", None),
+    (_packed, "its response is compressed, which was not requested", None),
     (_cut, "its answer was cut", None),
     (_cut_events, "SSE stream", None),
     (_long_event, "SSE stream", None),

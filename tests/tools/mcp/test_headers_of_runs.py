@@ -129,7 +129,7 @@ async def refusing(ctx: RunContext[Any]) -> Any:
         (none, "auth", "returned NoneType, so the run does not start: return headers by name"),
         (raising, "auth", "raised ValueError, so the run does not start: check the function"),
         (hanging, "timeout", "returned nothing within start_timeout_s"),
-        (broken, "invalid", "no header holds a line break"),
+        (broken, "invalid", "a header cannot contain a line break"),
         (refusing, "auth", "ada has not connected her calendar"),
     ],
 )

@@ -49,7 +49,7 @@ async def test_a_tool_that_changes_in_a_run_is_refused_and_in_the_next_one_not_t
             "bad_b"
         ]
         assert warnings == [
-            "the MCP server 'bad' has changed its tool 'bad_a' since it was first seen: it is not offered until you have looked at it: treadle tools accept bad"
+            "the MCP server 'bad' has changed its tool 'bad_a' since it was first seen: it is not offered until you have reviewed it: treadle tools accept bad"
         ]
     pins = Pins(tmp_path / "home")
     (change,) = pins.changed()

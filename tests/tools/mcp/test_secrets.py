@@ -254,7 +254,7 @@ def test_no_project_can_make_hints_count(tmp_path: Path) -> None:
         ({"name": "a", "command": ["x"], "env": ["A"]}, "env= takes texts by name"),
         (
             {"name": "a", "url": "http://h", "headers": {"A": CANARY + "\r\nB: c"}},
-            "no header holds a line break",
+            "a header cannot contain a line break",
         ),
     ],
 )

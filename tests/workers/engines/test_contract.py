@@ -132,8 +132,8 @@ async def test_a_worker_that_comes_with_other_slots_tells_that_they_are_now_ever
     ):
         (told,) = caplog.messages
     assert "'default'" in told
-    assert "up to 3 runs at once" in told
-    assert "gave 2" in told
+    assert "up to 3 concurrent runs" in told
+    assert "2 before" in told
 
 
 @keeping_engines

@@ -312,7 +312,7 @@ class Catalog:
         return ResolvedDefinition(None if problems else definition, tuple(tools), tuple(problems))
 
     def _wrong_handoff(self, file: DefinitionFile, name: str) -> str | None:
-        """Return what is wrong with a name among an agent's handoffs; None if nothing is."""
+        """Return the error in a name among an agent's handoffs; None if it is valid."""
         if name == file.name:
             return f"the agent {name!r} cannot hand over to itself: leave it out"
         known = self.names()

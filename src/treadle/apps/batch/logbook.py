@@ -217,7 +217,7 @@ class Logbook:
             ) from e
 
     def _write(self, entry: BatchEntry) -> None:
-        """Write one line at once. A partial write to a full disk is undone."""
+        """Write one line in one call. A partial write to a full disk is undone."""
         line = encode_json(entry) + b"\n"
         boundary()
         size = os.fstat(self._descriptor).st_size

@@ -3,8 +3,8 @@
 
 case.py        a case, and the interface of evaluators
 dataset.py     cases, from Python, YAML files and the runs of a journal
-evaluators.py  what is checked of each result
-evaluation.py  runs of the cases, at once and within a budget
+evaluators.py  checks of a result
+evaluation.py  runs of the cases, concurrent and within a budget
 report.py      scores as text, JSON and HTML, and what changed between two reports
 """
 

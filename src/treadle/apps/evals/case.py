@@ -1,4 +1,4 @@
-"""A case of an evaluation, and what checks its result. Entry points: `Case`, `Evaluator`."""
+"""A case of an evaluation, and the check of its result. Entry points: `Case`, `Evaluator`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of the cases of a dataset, several at once and within a budget. Entry points: `evaluate`,
+"""Concurrent runs of the cases of a dataset, within a budget. Entry points: `evaluate`,
 `review`.
 """
 

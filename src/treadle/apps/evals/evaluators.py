@@ -1,4 +1,4 @@
-"""What is checked of a result. Entry points: the evaluators, `read_evaluator`."""
+"""Checks of a result. Entry points: the evaluators, `read_evaluator`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def plain_output(result: RunResult[Any]) -> Any:
 
 @dataclass(frozen=True)
 class Exact(Evaluator):
-    """The output equals `Case.expected_output`. Blanks around a text do not count."""
+    """The output equals `Case.expected_output`. Whitespace around a text is ignored."""
 
     @override
     async def score(self, case: Case, result: RunResult[Any], runtime: Runtime) -> tuple[bool, str]:
@@ -41,7 +41,7 @@ class Contains(Evaluator):
 
     Attributes:
         value: The text; None: `Case.expected_output`.
-        case_sensitive: False ignores the difference between capitals and small letters.
+        case_sensitive: False: ignore case.
     """
 
     value: str | None = None
@@ -149,7 +149,7 @@ class Judge(Evaluator):
     """A model judges the answer by a rubric. Its runs are in the same journal, and cost money.
 
     Attributes:
-        rubric: What an answer must be, in words.
+        rubric: Requirements for an answer, in words.
         model: The model; None: the large model of the configuration.
     """
 
@@ -255,7 +255,7 @@ def read_evaluator(said: object) -> Evaluator:
 
 
 def written_evaluator(evaluator: Evaluator) -> object:
-    """Return an evaluator as files have it, in the names of pydantic-evals where it has one.
+    """Return the form of an evaluator in files, under the name that pydantic-evals uses, if any.
 
     Raises AgentError(invalid) for one that no file can name.
     """

@@ -35,7 +35,7 @@ _WHY: Final = {
 }
 _NEXT: Final = {
     Outcome.REFUSED: "Ask for something else.",
-    Outcome.CONTEXT_OVERFLOW: "Ask for less at once.",
+    Outcome.CONTEXT_OVERFLOW: "Ask for less at a time.",
     Outcome.APPROVAL_NEEDED: (
         "Use a client that offers elicitation, or start the server with --mode accept-edits or "
         "--mode full."

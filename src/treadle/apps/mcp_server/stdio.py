@@ -36,7 +36,7 @@ async def serve_stdio(server: McpToolServer) -> None:
     """Serve until the client closes the input, then cancel open requests and close their runs. One
     server per process.
 
-    Cancellation does the same at once. While serving, other output of the process and its children
+    Cancellation does the same. While serving, other output of the process and its children
     goes to standard error, and other readers of the input see its end.
     """
     with claimed() as wire:

@@ -51,6 +51,6 @@ COMMANDS = {
 def runs() -> None:
     """List, show, resume, replay, fork and manage runs.
 
-    A run is one prompt, worked to its end. ID is a run's id, the beginning of one, or `last` for
+    A run processes one prompt to its end. ID is a run's id, the beginning of one, or `last` for
     the newest run.
     """

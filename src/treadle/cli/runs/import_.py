@@ -71,8 +71,8 @@ def import_(file: Path, inputs: tuple[str, ...], as_json: bool, journal: str | N
         if unsigned.is_signed and not ours:
             echo(
                 (
-                    f"! {plain(name)}: the signature is not this installation's, so the run is "
-                    "imported as data"
+                    f"! {plain(name)}: the signature was not made by this installation, so the "
+                    "run is imported as data"
                 ),
                 err=True,
             )

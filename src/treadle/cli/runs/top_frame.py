@@ -210,8 +210,8 @@ class FrameSource:
         if not serving and backlog.queue not in self._known:
             other = self._command("runs", "wake", "ID", "--queue", DEFAULT_QUEUE)
             return (
-                "no worker serves this queue, and the configuration here has none of that name: "
-                f"add it under queues, or {other}, for each run"
+                "no worker serves this queue, and the configuration here has no queue of that "
+                f"name: add it under queues, or {other}, for each run"
             )
         if not serving:
             return f"no worker serves this queue: {start}"

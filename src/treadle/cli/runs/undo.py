@@ -50,7 +50,7 @@ def undo(run: str, turn: int | None, dry_run: bool, as_json: bool, journal: str 
     """Restore the files that write and edit changed in a run.
 
     A file that has been changed since is not touched. Changes made by commands cannot be undone;
-    they are listed. Exits with 1 if a file was left.
+    they are listed. Exits with 1 if a file was not restored.
     """
 
     async def work(place: OpenedJournal) -> UndoneRun:

@@ -46,7 +46,7 @@ def _wrong(hook: Hook[Any]) -> Iterator[str]:
     for method in _misspelt(hook):
         yield (
             f"the hook {name} has no method {method!r}: write {_signatures(method)}, or begin the "
-            "name with an underscore if it is no hook's"
+            "name with an underscore if it is not a hook method"
         )
     if (unknown := _not_points(hook.observes)) is not None:
         yield (

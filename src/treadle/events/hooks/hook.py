@@ -62,7 +62,7 @@ class HookedRun(Generic[GivenDeps]):
         limits: Limits | None = None,
     ) -> RunResult[ChildOut]:
         """Run an agent without dependencies to its end, as a child run: its usage counts against
-        the limits of the run, and it has no more rights.
+        the limits of the run, and it gets no additional rights.
 
         `key`: identifies the question within the run, like `tone:` and the id of a message. The
         same key has the same result; a resume continues the child run. Raises
@@ -170,7 +170,7 @@ class Hook(Generic[Deps]):
         """Called with the prompt before the run is recorded, and with each message that a user
         sends to the run before it is recorded. Can return a replacement text.
 
-        Nothing keeps the original text. A queued run calls it when it is submitted.
+        The original text is not stored. A queued run calls it when it is submitted.
         """
 
     async def check_input(self, run: HookedRun[Deps], message: Message) -> Stop | None:

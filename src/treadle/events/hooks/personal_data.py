@@ -33,7 +33,7 @@ _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z
 
 
 class PersonalData(Hook):
-    """Replace telephone numbers, e-mail addresses, IBANs and card numbers by placeholders like
+    """Replace telephone numbers, e-mail addresses, IBANs and card numbers with placeholders like
     `[email address]` in messages of users, in texts of the model and in results of tools, before
     they are recorded.
     """

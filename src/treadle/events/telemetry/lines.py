@@ -80,7 +80,7 @@ def missed(count: int) -> LogLine:
         {
             "at": at,
             "count": count,
-            "why": "the sink of this log was too slow, or would not take them",
+            "why": "the sink of this log was too slow, or did not accept them",
         },
     )
 

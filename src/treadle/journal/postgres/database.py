@@ -73,7 +73,7 @@ def call_of(call: str | bytes | None) -> bytes | None:
 
 
 class _Cursor:
-    """Cursor that reads the rows of a statement at once, and those of a stream on demand."""
+    """Cursor that reads the rows of a statement immediately, and those of a stream on demand."""
 
     __slots__ = ("_cursor", "_db")
 

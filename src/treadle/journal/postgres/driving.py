@@ -166,8 +166,8 @@ class PostgresRun:
             renewed = await self._writer.write(work, key=mark.num, stood=_redone)
         except AgentError as e:
             reason = (
-                f"the lease of this process ran out, and is not renewed, so run {self.run_id} "
-                f"may be another one's: its call does not begin ({e.message})"
+                "the lease of this process has expired and cannot be renewed, so another process "
+                f"may drive run {self.run_id}: its call does not begin ({e.message})"
             )
             raise _LeaseRanOut("busy", reason) from e
         if renewed is None:

@@ -92,7 +92,7 @@ _REFUSALS = (
         words='database ".*" does not exist',
     ),
     _Refusal(
-        "this user may not use or make the tables of a journal in {place!r} ({said}): "
+        "this user may not use or create the tables of a journal in {place!r} ({said}): "
         "`grant create on database` to it, or let its owner open it once",
         kinds=(errors.InsufficientPrivilege, errors.InvalidSchemaName),
     ),
@@ -168,12 +168,12 @@ _FAILURES = (
     ),
     _Failure(
         (errors.TooManyConnections, errors.ConfigurationLimitExceeded),
-        "the server of {place!r} takes no more connections: {done}. Raise its max_connections, put "
+        "the server of {place!r} accepts no more connections: {done}. Raise its max_connections, put "
         "pgbouncer before it, or run fewer processes",
     ),
     _Failure(
         (psycopg.OperationalError,),
-        "the pooler of {place!r} takes no more connections: {done}. Raise its max_client_conn, or "
+        "the pooler of {place!r} accepts no more connections: {done}. Raise its max_client_conn, or "
         "run fewer processes",
         words=("max_client_conn",),
     ),

@@ -45,7 +45,7 @@ _STATUS: Final[LiteralString] = (
     "select pg_postmaster_start_time()::text, case when pg_postmaster_start_time()::text = %s "
     "then pg_xact_status(%s::xid8) end"
 )
-_LOOK: Final = "Look at the journal once the server is back"
+_LOOK: Final = "Check the journal once the server is back"
 _UNKNOWN: Final = "it is unknown whether the operation in progress was committed"
 
 
@@ -313,7 +313,7 @@ class WriterLane:
                     "agent",
                     (
                         f"the server of {self._server.place!r} ended in a commit, and {_UNKNOWN}. "
-                        "Look at the journal, then try again"
+                        "Check the journal, then try again"
                     ),
                 )
             if status != "in progress":
@@ -323,7 +323,7 @@ class WriterLane:
                     "agent",
                     (
                         f"the connection to {self._server.place!r} was lost in a commit, and "
-                        f"{_UNKNOWN}. Look at the journal, then try again"
+                        f"{_UNKNOWN}. Check the journal, then try again"
                     ),
                 )
         return False

@@ -140,7 +140,7 @@ class PostgresWorkers:
         """
         if not lease_s >= LEASE_S_LEAST:
             raise AgentError(
-                "invalid", f"a lease lasts {LEASE_S_LEAST:g} seconds at least, not {lease_s!r}"
+                "invalid", f"a lease lasts at least {LEASE_S_LEAST:g} seconds, not {lease_s!r}"
             )
         self.me: str | None = None
         self.lease_s = lease_s

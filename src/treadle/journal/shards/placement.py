@@ -84,7 +84,7 @@ def _checked(path: Path, found: Plain) -> ShardList:
     if not isinstance(draining, list) or any(name not in shards for name in draining):
         raise Broken(1, "`draining` must be a list of names of shards")
     if len(draining) >= len(shards):
-        raise Broken(1, "one shard at least must not be draining")
+        raise Broken(1, "at least one shard must not be draining")
     names, drained = sorted(shards), sorted(map(str, draining))
     return ShardList(
         place=str(path),

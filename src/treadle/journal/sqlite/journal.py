@@ -98,7 +98,7 @@ Durability = Literal["process", "power"]
 BUSY_TIMEOUT_S = 15.0
 INDEXED_AT_ONCE = 10
 FREED_AT_ONCE = 2000
-"""Number of pages freed at once."""
+"""Number of pages freed in one step."""
 
 
 class SqliteJournal(TableJournal):

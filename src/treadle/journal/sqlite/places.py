@@ -73,8 +73,8 @@ def prepare(path: Path) -> None:
         raise AgentError(
             "invalid",
             (
-                f"the directory {str(folder)!r} of the journal cannot be made ({e.strerror or e}): "
-                "choose another one"
+                f"the directory {str(folder)!r} of the journal cannot be created "
+                f"({e.strerror or e}): choose another one"
             ),
         ) from e
     kind = mount_kind(folder)
@@ -102,8 +102,8 @@ def prepare(path: Path) -> None:
         raise AgentError(
             "invalid",
             (
-                f"the journal {str(path)!r} cannot be read and written: change who may, or choose "
-                "another file"
+                f"the journal {str(path)!r} cannot be read and written: change its permissions, "
+                "or choose another file"
             ),
         )
     try:
@@ -112,7 +112,7 @@ def prepare(path: Path) -> None:
         raise AgentError(
             "invalid",
             (
-                f"the journal {str(path)!r} cannot be made ({e.strerror or e}): choose another "
+                f"the journal {str(path)!r} cannot be created ({e.strerror or e}): choose another "
                 "directory"
             ),
         ) from e

@@ -28,7 +28,7 @@ create table runs(
     parent text,                           -- the run that started this one as a part of itself
     fork_of text,                          -- the run that it was forked from
     schema integer not null,               -- of its entries
-    owner text,                            -- the worker that drives it; null: nobody does
+    owner text,                            -- the worker that drives it; null: none
     fence integer not null,                -- one more for each driver
     head integer not null,                 -- sequence of its last entry
     waiting integer not null default 0,    -- for a person
@@ -59,7 +59,7 @@ create unique index one_start on entries(run, call, attempt) where type = 'tool.
 create table blobs(num integer primary key, hash blob not null unique, body blob not null) strict;
 create table cuts(
     place integer not null,                -- entries.place
-    at integer not null,                   -- where in the entry's bytes the string stands
+    at integer not null,                   -- offset of the string in the entry's bytes
     blob integer not null,                 -- blobs.num
     primary key(place, at)
 ) without rowid, strict;
@@ -92,11 +92,11 @@ create table session_entries(
 ) without rowid, strict;
 create unique index session_runs on session_entries(run) where run is not null;
 
-create table said(                         -- what words.rowid stands for
+create table said(                         -- the message that words.rowid refers to
     num integer primary key,
     session integer not null,
     pos integer not null,                  -- in session_entries
-    place integer,                         -- entries.place; null: the message stands in session_entries
+    place integer,                         -- entries.place; null: the message is in session_entries
     nth integer not null,                  -- which of that entry's messages
     at_us integer not null
 ) strict;
@@ -111,7 +111,7 @@ alter table runs add column queue text;                                -- where 
 alter table runs add column priority integer not null default 0;
 alter table runs add column tenant text;
 alter table runs add column ready_at_us integer not null default 0;    -- not before; of a parked run: since when it is
-alter table runs add column sent_to text;                              -- a worker's id, or engine:NAME; null: with nobody
+alter table runs add column sent_to text;                              -- a worker's id, or engine:NAME; null: with neither
 alter table runs add column deliveries integer not null default 0;
 alter table runs add column fruitless integer not null default 0;      -- deliveries since it last got further
 alter table runs add column seen_head integer;                         -- head at the last claim

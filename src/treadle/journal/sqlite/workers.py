@@ -66,7 +66,7 @@ class SqliteWorkers:
             self._descriptor = hold(self._file(me), f"{os.getpid()}\n{socket.gethostname()}\n")
         except OSError as e:
             reason = (
-                f"the lock that says who drives a run cannot be made in {str(self.folder)!r} "
+                f"the lock file for a run's driver cannot be created in {str(self.folder)!r} "
                 f"({e.strerror or e}): make it writable"
             )
             raise AgentError("agent", reason) from e

@@ -84,7 +84,7 @@ class Dialect(Protocol):
 
     @property
     def together(self) -> int:
-        """Maximum number of runs read at once, because each query to a server takes time."""
+        """Maximum number of runs read by one query, because each query to a server takes time."""
         ...
 
     @property

@@ -119,7 +119,7 @@ def _labels(only: RunFilter) -> Iterator[dict[str, object]]:
     """Yield conditions on the columns of runs, with their values, which no two runs share.
 
     They only narrow the selection down. An unfinished run can have another agent than its row says;
-    rows that older versions made have no labels, and their summaries tell.
+    rows that older versions made have no labels, but their summaries do.
     """
     labels = dict[str, object]()
     if (user_id := only.get("user_id")) is not None:

@@ -146,7 +146,7 @@ class _Trial:
         """Yield the model's deltas. Raises the AgentErrors that no fallback handles."""
         asked, left_out = _without(model.refuses, request)
         for name in left_out:
-            yield ModelNotice(f"{model.name} does not take {name}: it was left out")
+            yield ModelNotice(f"{model.name} does not accept {name}: it was left out")
         seen = False
         try:
             async with aclosing(model.stream(asked)) as deltas:

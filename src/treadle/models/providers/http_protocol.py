@@ -274,5 +274,5 @@ def request_head(method: str, target: str, host: str, headers: Iterable[tuple[st
     head = "".join(lines)
     ends = len(lines) + 1  # the first of them contains two
     if head.count("\r") != ends or head.count("\n") != ends or "\0" in head:
-        raise ValueError("a header or the path holds a line break")
+        raise ValueError("a header or the path contains a line break")
     return head.encode("utf-8", "surrogateescape")

@@ -15,19 +15,19 @@ Entry: `find_sandbox`, `chosen_sandbox`.
     escape_attempt.py     an attempt of escapes.py, and its environment
     file_escapes.py       ways out through files
     system_escapes.py     ways out through processes, the network and the kernel
-    egress.py             a network namespace that confined commands share, and the proxy on its
+    egress.py             the network namespace that confined commands share, and its proxy
     git_files.py          files and folders of a repository
     plain_settings.py     settings of git that name no program
     pending_operations.py operations of git that have not ended
     quarantine.py         moves of leftovers into quarantine
     lookups.py            names that a proxy resolves
     mounts.py             mounts that hide files of a workspace, or make them read-only
-    parent_proxy.py       proxies of the user's own environment, through which ours reaches
+    parent_proxy.py       proxies of the user's own environment, which ours can use
     proxy.py              the proxy through which confined commands reach listed hosts
     proxy_streams.py      the two sides of a connection through the proxy
     request_head.py       strict parser of request heads for the proxy
     ruled_writes.py       new files that a `deny` rule for writing covers
-    workspace_secrets.py  the files of a workspace that likely hold a secret, found again before
+    workspace_secrets.py  the files of a workspace that probably contain a secret
 """
 
 from __future__ import annotations

@@ -118,10 +118,7 @@ class Bubblewrap:
         if room.workspace == Path("/"):
             raise AgentError(
                 "tool",
-                (
-                    "the working directory is '/', which nothing can be kept out of: work in "
-                    "another one"
-                ),
+                "the working directory is '/', which contains every file: work in another one",
             )
         view = self._view(room)
         inside = with_proxy(confined_environment(environment, is_open=room.is_open), room)

@@ -78,7 +78,7 @@ def connections_max() -> int:
 async def accept(listening: socket.socket, make: Callable[[], asyncio.Protocol]) -> None:
     """Accept connections one at a time, until cancelled.
 
-    `asyncio.Server` accepts a whole backlog at once, and logs each failure.
+    `asyncio.Server` accepts a whole backlog in one go, and logs each failure.
     """
     loop = asyncio.get_running_loop()
     listening.setblocking(False)

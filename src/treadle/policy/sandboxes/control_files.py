@@ -33,8 +33,8 @@ MAX_FOLDERS = 100_000
 """Maximum number of inspected directories. Exceeding it is reported."""
 QUICK_FOLDERS = 200
 DIED = (
-    "Treadle ended before it inspected what an earlier command left behind: everything that came "
-    "up since that command began was inspected now"
+    "Treadle ended before it inspected what an earlier command left behind: everything that has "
+    "appeared since that command began has now been inspected"
 )
 LOST = (
     "Treadle ended before it inspected what an earlier command left behind, and what was there "
@@ -220,8 +220,8 @@ class ControlFiles:
             said += replaced(root, kept_as_they_are(sight), states, quarantine)
         if before.is_whole and not after.is_whole:
             said.append(
-                f"the workspace now has more than {MAX_FOLDERS:,} folders: those furthest down "
-                "were not inspected for files that run later. Look at them"
+                f"the workspace now has more than {MAX_FOLDERS:,} folders: the deepest ones were "
+                "not inspected for files that run later. Look at them"
             )
         return said
 

@@ -79,7 +79,7 @@ def clear(
         else:
             said.append(
                 f"{path!r} cannot be listed, so it was not inspected for files that run later. "
-                "Look at it"
+                "Check it"
             )
     return said
 
@@ -279,6 +279,6 @@ def _moved(root: str, leftover: _Leftover, place: Path) -> str:
     except OSError as e:
         return (
             f"{leftover.path!r} {leftover.why}, and could not be moved away: {e.strerror or e}. "
-            "Look at it"
+            "Check it"
         )
     return f"{leftover.path!r} {leftover.why}: it was moved to {where!r}"

@@ -210,7 +210,7 @@ def _delegated(mount: Path, path: str) -> Path:
             (folder / "cgroup.subtree_control").read_text().split()
         ) and os.access(folder, os.W_OK):
             return folder
-    raise PermissionError(f"no control group above {path} may be divided")
+    raise PermissionError(f"no control group above {path} can be divided")
 
 
 def _write(file: Path, value: str) -> None:

@@ -158,7 +158,7 @@ def _put_back(root: str, path: str, old: State | None, place: Path) -> str:
         where = put_away(root, path, place)
         if old is None or old.text is None:
             return (
-                f"{path!r} came up or changed while a command ran, which may have written it: it "
+                f"{path!r} appeared or changed while a command ran, which may have written it: it "
                 f"was moved to {where!r}"
             )
         if stat.S_ISLNK(old.mode):
@@ -172,7 +172,7 @@ def _put_back(root: str, path: str, old: State | None, place: Path) -> str:
     except OSError as e:
         return (
             f"{path!r} changed while a command ran, which may have written it, and could not be "
-            f"put back: {e.strerror or e}. Look at it"
+            f"put back: {e.strerror or e}. Check it"
         )
     return (
         f"{path!r} changed while a command ran, which may have written it: it was moved to "

@@ -48,11 +48,11 @@ def taken_away(room: CommandRoom, before: Ruled) -> list[str]:
             where = put_away(str(room.workspace), inside, room.quarantine())
         except OSError as e:
             said.append(
-                f"{inside!r} came up, which a rule denies writing, and could not be moved away: "
-                f"{e.strerror or e}. Look at it"
+                f"{inside!r} appeared, although a rule denies writing it, and could not be moved "
+                f"away: {e.strerror or e}. Check it"
             )
         else:
             said.append(
-                f"{inside!r} came up, which a rule denies writing: it was moved to {where!r}"
+                f"{inside!r} appeared, although a rule denies writing it: it was moved to {where!r}"
             )
     return said

@@ -168,10 +168,7 @@ class Seatbelt:
         if room.workspace == Path("/"):
             raise AgentError(
                 "tool",
-                (
-                    "the working directory is '/', which nothing can be kept out of: work in "
-                    "another one"
-                ),
+                "the working directory is '/', which contains every file: work in another one",
             )
         room = await through_gate(room, on_loopback)
         with anyio.CancelScope(shield=True):

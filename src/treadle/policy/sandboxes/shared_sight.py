@@ -160,7 +160,7 @@ class SharedSight:
         return AgentError(
             "tool",
             (
-                f"{str(self._folder)!r} cannot be written ({e.strerror or e}), which must hold "
-                "what a command found: mend that first"
+                f"{str(self._folder)!r} cannot be written ({e.strerror or e}), but the state "
+                "before a command must be recorded there: fix that first"
             ),
         )

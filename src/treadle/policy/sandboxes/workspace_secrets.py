@@ -1,5 +1,5 @@
-"""Files of a workspace that likely hold a secret, and its named pipes, searched before each command
-that must not see them.
+"""Files of a workspace that probably contain a secret, and its named pipes, searched before each
+command that must not see them.
 
 Detection is by name, as for file tools (guarded_paths.py). Not searched: `.git`, whose
 configuration git itself needs, and directories of third-party files (`NOT_LOOKED_INTO`). Entry:

@@ -23,7 +23,7 @@ EVALUATE = names(
     "[ [[ test let declare typeset local export readonly read readarray mapfile unset printf "
     "wait getopts trap bind complete compgen enable hash alias"
 )
-"""Builtins that evaluate their arguments, at once or later."""
+"""Builtins that evaluate their arguments, immediately or later."""
 MAX_INNER = 5
 """Maximum nesting of wrappers."""
 _READ_TEXT = SHELLS | {"eval", "source", "."}

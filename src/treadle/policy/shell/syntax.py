@@ -32,7 +32,7 @@ def parse(text: str, home: str) -> Script:
     try:
         tree = parse_tree(data)
     except ModuleNotFoundError as e:
-        return Script(problems=[f"it is not read without {e.name}: {INSTALL}"], is_whole=False)
+        return Script(problems=[f"it cannot be parsed without {e.name}: {INSTALL}"], is_whole=False)
     if tree is None:
         return Script(problems=["it is too complex to parse in time"], is_whole=False)
     walker = _Walker(data, home)

@@ -201,7 +201,7 @@ class Database:
         _persistently(prepare)
 
     def _transaction(self, scope: Scope | None, work: Callable[[Session], T], reads: bool) -> T:
-        assert self._is_open, "a database is opened first: await it, or enter it"
+        assert self._is_open, "this database is not open: await it, or enter it with `async with`"
         return _persistently(partial(self._once, scope, work, reads))
 
     def _once(self, scope: Scope | None, work: Callable[[Session], T], reads: bool) -> T:

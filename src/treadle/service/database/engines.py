@@ -40,9 +40,9 @@ class Engines:
     until they commit.
     """
     readers: int
-    """Number of threads that may read at once, or read and write if `writers` is None."""
+    """Number of threads that may read concurrently, or read and write if `writers` is None."""
     writers: int | None
-    """Number of threads that may write at once."""
+    """Number of threads that may write concurrently."""
 
     @property
     def is_postgres(self) -> bool:

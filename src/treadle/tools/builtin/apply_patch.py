@@ -84,8 +84,8 @@ class ApplyPatch(Builtin[PatchArguments]):
             files.check_path(path)
             if path.endswith("/"):
                 raise InvalidArguments(
-                    f"{path!r} names a directory; a patch changes files, and makes their "
-                    "directories itself."
+                    f"{path!r} names a directory; a patch changes files, and creates their "
+                    "directories."
                 )
         if twice := next((path for path in paths if paths.count(path) > 1), None):
             raise InvalidArguments(
@@ -147,7 +147,7 @@ def _apply(ctx: ToolContext[Any], arguments: PatchArguments) -> str:
             if step.old is None or step.new != step.old.data
         ]
         if not steps:
-            return "The files already read like that: nothing was changed."
+            return "The files already have this content: nothing was changed."
         _do(ctx, steps)
     done = count(len(changes), "file")
     return "\n\n".join(
@@ -197,8 +197,8 @@ def _encoded(change: FileChange) -> bytes:
         return change.content.encode()
     except UnicodeEncodeError as e:
         raise ToolFailed(
-            f"{change.path!r} would hold {e.object[e.start]!r}, half a character that no file "
-            "can hold."
+            f"{change.path!r} would contain {e.object[e.start]!r}, half of a surrogate pair, which "
+            "no file can contain."
         ) from e
 
 

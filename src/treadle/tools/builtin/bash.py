@@ -79,8 +79,8 @@ class Bash(Builtin[BashArguments]):
             raise InvalidArguments(f"The command is empty. A right call: {self.example}")
         if "\0" in arguments.command:
             raise InvalidArguments(
-                "The command holds a NUL character, which no command can: write such bytes with "
-                "printf '\\0'."
+                "The command contains a NUL character, which no command can contain: write such "
+                "bytes with printf '\\0'."
             )
         if arguments.timeout_s is not None and not arguments.timeout_s > 0:
             raise InvalidArguments(f"timeout_s must be more than 0, not {arguments.timeout_s}.")
@@ -122,7 +122,7 @@ class Bash(Builtin[BashArguments]):
         ]
         warn_of(ctx, "bash", ended.left)
         if not ended.left.begun:
-            raise ToolFailed(f"Not run: the sandbox could not be made. {text}")
+            raise ToolFailed(f"Not run: the sandbox could not be created. {text}")
         if ended.timed_out:
             told = "\n".join([_timed_out(timeout_s), text, *notes_of(ended.left)])
             raise ToolFailed(told, happened=None)
@@ -240,7 +240,7 @@ async def _begun(ctx: ToolContext[Any], arguments: BashArguments) -> str:
         )
     output = await job.new_output()
     if not job.left.begun:
-        raise ToolFailed(f"Not run: the sandbox could not be made. {output}")
+        raise ToolFailed(f"Not run: the sandbox could not be created. {output}")
     warn_of(ctx, job.name, job.left)
     ctx.exited(job.code or 0)
     return "\n".join(

@@ -129,7 +129,7 @@ def _edit(ctx: ToolContext[Any], arguments: EditArguments) -> str:
         count, notes = _apply(document, arguments.edits)
         data = encoded(encoding, document, arguments.path)
         if data == old.data:
-            return f"{name} already reads like that: nothing was changed."
+            return f"{name} already has this content: nothing was changed."
         ctx.seen_files[os.fspath(place)] = files.save(place, data, old, ctx.before_change)
     done = f"Edited {name}: {count} replacement{'s' if count > 1 else ''}."
     return "\n".join(

@@ -79,8 +79,8 @@ class Fetch(Builtin[FetchArguments]):
             raise ToolFailed(f"{url} did not send a complete response within {MAX_SECONDS:.0f} s.")
         if isinstance(answer, web.OtherHost):
             return (
-                f"{url} redirects to another host, which was not asked: {answer.url}\nFetch "
-                "that, if it is what you want."
+                f"{url} redirects to another host, which was not contacted: {answer.url}\nFetch "
+                "that address if you want it."
             )
         text = await to_thread.run_sync(_shown, answer)
         if answer.status >= 400:

@@ -68,7 +68,9 @@ def check_path(path: str) -> None:
             "The path is empty: pass the path of a file or directory, such as 'src/app.py'."
         )
     if "\0" in path:
-        raise InvalidArguments(f"The path {path!r} holds a NUL character, which no file name can.")
+        raise InvalidArguments(
+            f"The path {path!r} contains a NUL character, which no file name can contain."
+        )
     if len(path) > MAX_PATH_CHARS:
         raise InvalidArguments(
             f"The path is {len(path):,} characters long; at most {MAX_PATH_CHARS:,} are possible."

@@ -98,9 +98,9 @@ def _but_for_white_space(text: str, old: str, new: str) -> EditMatch:
     taken = "\n".join(lines[first : first + count])
     end = min(start + len(taken) + old.endswith("\n"), len(text))
     where = (
-        f"line {first + 1}, alike but for white space, was"
+        f"line {first + 1}, which differs only in white space, was"
         if count == 1
-        else f"lines {first + 1}-{first + count}, alike but for white space, were"
+        else f"lines {first + 1}-{first + count}, which differ only in white space, were"
     )
     note = (
         f"Note: old did not match exactly; {where} replaced, and new was indented to fit. Check "

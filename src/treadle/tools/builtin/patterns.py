@@ -50,7 +50,7 @@ class GlobPattern:
 
 def _after(parts: list[Part], names: list[str]) -> set[int]:
     """Return the positions reachable in the pattern after these names. All possibilities are
-    tracked at once, so there is no backtracking.
+    tracked in parallel, so there is no backtracking.
     """
     states = _closed(parts, {0})
     for name in names:

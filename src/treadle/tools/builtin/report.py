@@ -101,7 +101,7 @@ def report(
 ) -> str:
     """Render the first matches in path order, or a message that there are none.
 
-    For a directory, omits files that likely hold a secret and `withheld` files.
+    For a directory, omits files that probably contain a secret and `withheld` files.
     """
     request, page = findings.request, _Page(findings.request, cwd, max_chars)
     in_order = sorted(
@@ -193,7 +193,7 @@ class _Page:
         self._matches = 0
         self._last = self._last_match = ("", 0)
         self.secrets: list[str] = []
-        """Files whose matches are omitted because they likely hold a secret."""
+        """Files whose matches are omitted because they probably contain a secret."""
         self.withheld = 0
 
     def name_of(self, path: str) -> str:
@@ -246,8 +246,8 @@ class _Page:
         if self.secrets:
             named = ", ".join(self.secrets[:3]) + (", …" if len(self.secrets) > 3 else "")
             notes.append(
-                f"(matches in {named} are left out, since such a file likely holds a secret: to "
-                "search it, give it as path)"
+                f"(matches in {named} are left out, since such a file probably contains a secret: "
+                "to search it, give it as path)"
             )
         if self.withheld:
             notes.append(

@@ -127,17 +127,19 @@ def parse_url(url: str) -> PageUrl:
         if host and not host.isascii():
             host = host.encode("idna").decode()
     except ValueError as e:
-        raise InvalidArguments(f"{url!r} is no URL: {e}") from e
+        raise InvalidArguments(f"{url!r} is not a URL: {e}") from e
     if parts.scheme not in PORTS:
         raise InvalidArguments(f"The URL {url!r} must begin with https:// or http://.")
     if not host or _HOST.fullmatch(host) is None or ".." in host:
-        raise InvalidArguments(f"The URL {url!r} has no host that could be asked.")
+        raise InvalidArguments(f"The URL {url!r} has no host.")
     if "@" in parts.netloc:
         raise InvalidArguments(
             f"The URL {url!r} has a name or password before its host: leave these out."
         )
     if port is not None and port not in PORTS.values():
-        raise InvalidArguments(f"The URL {url!r} names port {port}: only 80 and 443 can be asked.")
+        raise InvalidArguments(
+            f"The URL {url!r} names port {port}: only ports 80 and 443 are allowed."
+        )
     query = f"?{quote(parts.query, safe=_PLAIN)}" if parts.query else ""
     target = (quote(parts.path, safe=_PLAIN) or "/") + query
     return PageUrl(parts.scheme, host, port or PORTS[parts.scheme], target)
@@ -163,7 +165,7 @@ async def get(
         if not _is_same_host(url, target):
             return OtherHost(str(target))
         url = target
-    raise ToolFailed(f"{url} redirects again and again: given up after {MAX_REDIRECTS} redirects.")
+    raise ToolFailed(f"{url} redirects too often: stopped after {MAX_REDIRECTS} redirects.")
 
 
 async def _checked(url: PageUrl, resolve: Resolve) -> _Place:
@@ -187,7 +189,7 @@ async def _checked(url: PageUrl, resolve: Resolve) -> _Place:
         if (why := why_private(address)) is not None:
             where = "" if address == host else f"{address}, "
             raise ToolFailed(
-                f"{host!r} is {where}{why}: only public addresses are asked. For something on "
+                f"{host!r} is {where}{why}: only public addresses can be fetched. For something on "
                 "this machine use bash."
             )
     return _Place(host, addresses)
@@ -218,7 +220,7 @@ async def _asked(
         raise ToolFailed(f"The certificate of {place.host!r} could not be trusted: {e}.") from e
     except (OSError, NotHttp, zlib.error, ValueError) as e:
         raise ToolFailed(
-            f"{place.host!r} did not give a whole answer: {e or type(e).__name__}."
+            f"{place.host!r} did not send a complete response: {e or type(e).__name__}."
         ) from e
 
 
@@ -257,7 +259,7 @@ async def _read(protocol: HttpProtocol) -> bytes:
     """
     encoding = protocol.headers.get("content-encoding", "identity").lower()
     if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        raise ValueError(f"its encoding {encoding!r} was not asked for")
+        raise ValueError(f"its encoding {encoding!r} was not requested")
     packed = None if encoding in ("", "identity") else zlib.decompressobj(_EITHER_HEADER)
     body = bytearray()
     while len(body) <= MAX_BYTES and (piece := await protocol.read()):

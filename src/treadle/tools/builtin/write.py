@@ -55,8 +55,8 @@ class Write(Builtin[WriteArguments]):
         files.check_path(arguments.path)
         if arguments.path.endswith("/"):
             raise InvalidArguments(
-                f"{arguments.path!r} names a directory; write takes the path of a file and makes "
-                "its directories itself."
+                f"{arguments.path!r} names a directory; write takes the path of a file and "
+                "creates its directories."
             )
 
     @override
@@ -107,22 +107,22 @@ def _in_the_style_of(
         return _encoded(UTF_8, content), []
     if (kind := image_type(old.data) or binary_kind(old.data)) is not None:
         raise ToolFailed(
-            f"{arguments.path!r} is {kind}, not text, and was not overwritten. Remove it first "
-            "if it shall be replaced."
+            f"{arguments.path!r} is {kind}, not text, and was not overwritten. Remove it first if "
+            "you want to replace it."
         )
     encoding = Encoding.of(old.data, whole=old.is_whole)
     notes: list[str] = []
     if is_crlf_throughout(old.data[len(encoding.bom) :].decode(encoding.codec, "replace")):
         content = to_line_feeds(content).replace("\n", "\r\n")
-        notes.append("Its CRLF line ends were kept.")
+        notes.append("Its CRLF line endings were kept.")
     if encoding.is_guess and not encoding.can_encode(content):
         encoding = UTF_8
         notes.append("It was read as Latin-1, which cannot represent this text, and is now UTF-8.")
     elif encoding.is_guess and not content.isascii():
-        notes.append("It still is Latin-1.")
+        notes.append("It is still Latin-1.")
     elif encoding.bom:
         content = content.removeprefix("\ufeff")
-        notes.append(f"It still is {encoding.label}.")
+        notes.append(f"It is still {encoding.label}.")
     return _encoded(encoding, content), notes
 
 
@@ -131,6 +131,6 @@ def _encoded(encoding: Encoding, content: str) -> bytes:
         return encoding.encode(content)
     except UnicodeEncodeError as e:
         raise ToolFailed(
-            f"The content holds {content[e.start]!r} at character {e.start}, half a character "
-            "that no file can hold. Nothing was written."
+            f"The content contains {content[e.start]!r} at character {e.start}, half of a "
+            "surrogate pair, which no file can contain. Nothing was written."
         ) from e

@@ -26,8 +26,8 @@ from treadle.tools.tool import ToolContext, ToolFailed
 logger = logging.getLogger("treadle")
 
 MAX_THREADS: Final = 64
-"""Maximum number of sync tools that run at once in one event loop; further ones wait. Abandoned
-calls do not count.
+"""Maximum number of sync tools that run concurrently in one event loop; further ones wait.
+Abandoned calls do not count.
 
 Separate from anyio's own limit, so that slow tools do not delay file operations.
 """
@@ -138,8 +138,9 @@ async def run_in_thread(
     ToolFailed(happened=False) if no thread can be started, or if another process took over the run
     while the call waited for a thread.
 
-    Cancellation: re-raised at once. A function that has not started never runs; one that has keeps
-    running and is listed in `abandoned_calls`. With `text_of`, its result is passed to `ctx.late`
+    Cancellation: re-raised immediately. A function that has not started never runs; one that has
+    keeps running and is listed in `abandoned_calls`. With `text_of`, its result is passed to
+    `ctx.late`
     once: from the thread, or from here if the function has ended already.
     """
     call = ThreadCall(tool, ctx, function, text_of)

@@ -116,7 +116,7 @@ _INSTEAD = {
     "return_direct": "return ToolDone(value) from the tool that ends the run",
     "timeout": "use timeout_s=",
 }
-"""Options of other libraries, and what to use here."""
+"""Options of other libraries, and their replacements here."""
 
 
 def name_fault(name: str) -> str | None:

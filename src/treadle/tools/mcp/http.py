@@ -217,7 +217,7 @@ class _Body(httpx2.AsyncByteStream):
     @override
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if self._packed.lower() not in ("", "identity"):
-            raise httpx2.StreamError("its answer is packed, which was not asked for")
+            raise httpx2.StreamError("its response is compressed, which was not requested")
         size = 0
         try:
             async for piece in self._inner:

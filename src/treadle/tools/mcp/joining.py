@@ -84,8 +84,8 @@ class Joining:
             if (rival := self._rival(server, tool)) is not None:
                 self.notes.append(
                     f"the MCP server {server.name!r}: its tool {tool.name!r} is not offered, "
-                    f"because it is named like one of the server {rival!r}, whose rules would hold "
-                    "for it: rename one of the two servers"
+                    f"because it is named like one of the server {rival!r}, whose rules would "
+                    "apply to it: rename one of the two servers"
                 )
             elif tool.name in self._names:
                 note = (

@@ -121,7 +121,7 @@ def listing_of(server: McpServer, told: ServerListing) -> Listing:
         if name not in found and all(one_line(name, 60) not in names for names in left_out.values())
     ]
     if missing:
-        left_out["it has no such tool, which its tools= names"] = missing
+        left_out["it has no tool of this name, which tools= lists"] = missing
     return Listing(found, tuple(_notes(server, left_out)))
 
 
@@ -139,7 +139,7 @@ class _Room:
         """Return the reason why a tool does not fit; None if it does."""
         size, states = self._size + len(offered.definition), self._states
         if offered.name in self._names or offered.theirs in self._theirs:
-            return "it offers two of this name, and the first counts"
+            return "it offers two tools of this name; the first one is used"
         if len(self._names) >= self._most:
             return f"it offers more than {self._most:,} tools: {self._advice}"
         if size > self._bytes:
@@ -182,7 +182,7 @@ def _offered(server: McpServer, tool: mcp_types.Tool) -> Offered | str:
         )
         _compile(arguments)
     except (AgentError, RecursionError, UnicodeError) as e:
-        return f"its schema is of no use ({one_line(str(e), 200)})"
+        return f"its schema cannot be used ({one_line(str(e), 200)})"
     destroys = hints is not None and hints.destructive_hint is True
     return Offered(
         theirs=tool.name,

@@ -214,7 +214,7 @@ class McpServer(
             ):
                 return f"{name}= takes texts by name, like {name}={{'NAME': 'value'}}"
         if any(mark in text for text in (*headers, *_plain(headers)) for mark in "\r\n\0"):
-            return "no header holds a line break"
+            return "a header cannot contain a line break"
         return None
 
     @cached_property

@@ -188,7 +188,7 @@ class McpServers:
             )
             notes = [
                 (
-                    f"its tool {one.tool!r} has changed and is not offered: look at it, then "
+                    f"its tool {one.tool!r} has changed and is not offered: review it, then "
                     f"{ACCEPT} {server.name}"
                 )
                 for one in changed
@@ -213,10 +213,7 @@ class McpServers:
         if self._group is None or self._closed:
             raise AgentError(
                 "invalid",
-                (
-                    "MCP servers live as long as a runtime that is open: use `async with "
-                    "Runtime.open(…) as rt:`"
-                ),
+                "MCP servers need an open runtime: use `async with Runtime.open(…) as rt:`",
             )
 
     async def _ask_one(self, server: McpServer, joining: Joining) -> None:
@@ -259,7 +256,7 @@ class McpServers:
                 warn(
                     f"the MCP server {server.name!r} has changed its tool {tool.name!r} since it "
                     "was first seen: "
-                    f"it is not offered until you have looked at it: {ACCEPT} {server.name}"
+                    f"it is not offered until you have reviewed it: {ACCEPT} {server.name}"
                 )
         return [tool for tool in offered if tool.theirs not in changed]
 

@@ -82,7 +82,7 @@ class Traffic:
         if isinstance(
             item.message, JSONRPCNotification | JSONRPCRequest
         ) and not self._unasked.take(time.monotonic()):
-            self.end(f"it sends more than {UNASKED_PER_S} messages a second that answer nothing")
+            self.end(f"it sends more than {UNASKED_PER_S} messages a second that nothing requested")
             return False
         match item.message:
             case JSONRPCNotification(method=method):

@@ -31,7 +31,7 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w{0,60}")
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 strict_json: Final = json.JSONDecoder(parse_constant=_no_constant)

@@ -25,7 +25,7 @@ FILES_MAX: Final = 20
 LINES_MAX: Final = 60
 """Maximum lines of the difference of one file."""
 CLIPBOARD_BYTES: Final = 74_000
-"""Size that most terminals accept at once."""
+"""Size that most terminals accept in one sequence."""
 
 
 # ---------------------------------------------------------------- changes

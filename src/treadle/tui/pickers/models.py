@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 async def pick_model(desk: Desk) -> str | None:
     """Return the name of the chosen model, as for `--model`.
 
-    Known models are listed at once; configured providers are queried and their models added.
+    Known models are listed immediately; configured providers are queried and their models added.
     """
     config = desk.config
     answers = [ProviderAnswer(name) for name in providers(config)]

@@ -50,8 +50,9 @@ class WorkerOptions(TypedDict, total=False):
 
 
 class Worker:
-    """Worker that drives runs of its queues, at most `slots` at once: `async with Worker(runtime)
-    as worker: await worker.work()`.
+    """Worker that drives runs of its queues, at most `slots` concurrently.
+
+    `async with Worker(runtime) as worker: await worker.work()`.
 
     A runtime can have one worker, in its event loop. When the worker ends, runs that it still
     drives become ready for other workers.

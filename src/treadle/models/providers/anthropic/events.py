@@ -211,7 +211,7 @@ def decode_rare(data: bytes) -> Event:
             | "content_block_delta"
             | "content_block_start"
         ):
-            raise ValueError(f"a {envelope.type} event is not as it should be")
+            raise ValueError(f"a {envelope.type} event is malformed")
         case _:
             return UnknownEvent()
 

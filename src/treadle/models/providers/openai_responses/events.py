@@ -235,7 +235,7 @@ def _other(envelope: _Envelope, data: bytes) -> Event:
     if envelope.type == "response.done" and envelope.response is not None:
         return Completed(envelope.response)
     if envelope.type in _KNOWN:
-        raise ValueError(f"a {envelope.type} event is not as it should be")
+        raise ValueError(f"a {envelope.type} event is malformed")
     # an error from a gateway that is not in the form of an event
     if not envelope.type and any(
         bytes(said) != _NULL for said in (envelope.error, envelope.message, envelope.detail)

@@ -165,7 +165,7 @@ class DbosEngine:
                     if lost := names & before:
                         await self._in_thread(self._store.put_back_lost, worker, lost)
                         logger.info(
-                            "DBOS had lost %d deliveries to worker %s: they come again",
+                            "DBOS had lost %d deliveries to worker %s: they are delivered again",
                             len(lost),
                             worker,
                         )
@@ -185,7 +185,7 @@ class DbosEngine:
                     await anyio.sleep(0.02)
         except AgentError as e:
             logger.warning(
-                "what worker %s had under way may be delivered once more: %s", worker, e.message
+                "the runs that worker %s was driving may be delivered again: %s", worker, e.message
             )
         await run_in_thread(process.destroy, or_here=True)
         with suppress(AgentError):  # other workers rescue them

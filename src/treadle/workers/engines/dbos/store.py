@@ -135,8 +135,9 @@ class Store:
             if before.get(name, each) != each:
                 logger.warning(
                     (
-                        "queue %r: DBOS gives each of its workers up to %d runs at once from now "
-                        "on, and gave %s: those that live count by this one's number too"
+                        "queue %r: DBOS gives each of its workers up to %d concurrent runs from "
+                        "now on, and %s before; this also applies to workers that are already "
+                        "running"
                     ),
                     name,
                     each,

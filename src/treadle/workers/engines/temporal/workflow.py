@@ -53,7 +53,7 @@ class RunAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class TemporalRun:
-    """A run to start, or to continue, under an id of yours.
+    """A run to start, or to continue, under your own id.
 
     Attributes:
         agent: Name of an agent in the `Runtime.agents` of the workers.
@@ -69,7 +69,7 @@ class TemporalRun:
         on_cancel: `kill` ends the run as cancelled when its workflow is cancelled; `release` stops
             it so that it can be resumed.
         priority: From -1000 to 1000; higher runs first.
-        tenant: Owner, among whom Temporal divides the workers fairly.
+        tenant: Owner of the run; Temporal divides the workers fairly among owners.
         answer: Set by `run_agent`.
     """
 
