@@ -67,7 +67,7 @@ class ChannelKey:
 
 
 def packed(sender: str, serial: int, told: Sequence[Notification]) -> Iterator[str]:
-    """Encode as texts in ASCII, in order: `SENDER SERIAL PART PARTS JSON`."""
+    """Encode as ASCII strings, in order: `SENDER SERIAL PART PARTS JSON`."""
     text = json.dumps(
         [[one.topic, one.payload.decode("utf-8", "surrogateescape")] for one in told],
         separators=(",", ":"),

@@ -146,7 +146,7 @@ class ContentDecoder(Decoder):
         return deltas
 
     def go_on(self) -> None:
-        """Continue this answer with what is fed from now on."""
+        """Continue this answer with the data that is fed from now on."""
         self._continued, self.continuation = self.continuation or "", None
         self._usage_before = self._usage_before + self._spent()
         self._usage = self._usage_passing = NOTHING
