@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.apps.assistant.matching import _distance, folded, holding, meant  # pyright: ignore[reportPrivateUsage]  what all guessing rests on
+from treadle.apps.assistant.matching import distance, folded, holding, meant
 
 WORD = st.text("abcdefghijklmnopqrstuvwxyz", min_size=4, max_size=10)
 TEXT = st.text(max_size=30)
@@ -82,7 +82,7 @@ def slow_distance(one: str, other: str) -> int:
 
 @given(st.text("abc", max_size=9), st.text("abc", max_size=9), st.integers(1, 2))
 def test_letters_that_are_wrong_are_counted_as_in_a_textbook(one: str, other: str, most: int):
-    assert _distance(one, other, most) == min(slow_distance(one, other), most + 1)
+    assert distance(one, other, most) == min(slow_distance(one, other), most + 1)
 
 
 def test_a_list_that_is_made_to_be_slow_is_looked_through_in_time():

@@ -191,11 +191,11 @@ class _Guesses:
         if (count := self._known.get((piece, word))) is None:
             if self.are_too_many:
                 return None
-            count = self._known[piece, word] = _distance(piece, word, allowed)
+            count = self._known[piece, word] = distance(piece, word, allowed)
         return count if count <= allowed else None
 
 
-def _distance(one: str, other: str, most: int) -> int:
+def distance(one: str, other: str, most: int) -> int:
     """Return the number of missing, extra, wrong or transposed letters, capped at `most` + 1."""
     far = most + 1
     older: list[int] = []

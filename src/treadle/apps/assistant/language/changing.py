@@ -1,279 +1,240 @@
-"""Changes of tasks by command: completion, deletion, a new title, priority, day or description.
+"""Changes of tasks: the meanings of the patterns of grammar.py.
 
-Entry points: `changed`, `completed`, `deleted`, `changing`.
+Entry points: `commanded`, `stated`, `changing`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
 
-from treadle.apps.assistant.language.asides import looks_like_a_day
+import msgspec
+
 from treadle.apps.assistant.language.conversation import Dialogue
-from treadle.apps.assistant.language.field_changes import DEFAULT_LEVEL, changing, gap_of, of_field
+from treadle.apps.assistant.language.dates import days_at, looks_like_a_day
+from treadle.apps.assistant.language.fields import fields_alone, values_in
+from treadle.apps.assistant.language.grammar import (
+    COMMANDS,
+    REPORTS,
+    STATEMENTS,
+    Bound,
+    Row,
+    field_of,
+    readings,
+    value_of,
+)
 from treadle.apps.assistant.language.listing import filter_of
-from treadle.apps.assistant.language.phrases import Phrases, known
-from treadle.apps.assistant.language.spelling import near
 from treadle.apps.assistant.language.targets import TASK, target_of
-from treadle.apps.assistant.language.values import values_of
+from treadle.apps.assistant.language.verbs import base_of
 from treadle.apps.assistant.language.wishes import (
+    Doing,
+    Every,
+    Fields,
+    Filter,
     Missing,
     Named,
     PlainCall,
-    Wish,
+    TaskChange,
+    Wishes,
 )
-from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase
-
-FIELD = Phrases(
-    {
-        "the|a|its|an? due date|day|time": "due",
-        "the|a|its? deadline|duedate|due-date|due": "due",
-        "the|its date": "due",
-        "the|a|its|any? priority|prio|importance|urgency|prioirty|prority": "priority",
-        "the|its? title|name|wording|text": "title",
-        "the|a|its? description|notes|details|desc|comment": "description",
-        "a|the|its note": "description",
-    }
+from treadle.apps.assistant.language.wording import (
+    Phrases,
+    Token,
+    Words,
+    keys_of,
+    known,
+    phrase,
 )
-_POSSESSED = Phrases(
-    {
-        "priority|prio|importance": "priority",
-        "title|name": "title",
-    }
+
+_VALUES = {
+    "due": "the new due date",
+    "priority": "the new priority",
+    "title": "the new title",
+    "description": "the new description",
+}
+_NO_TASKS = known(
+    "what which how who whos there i im we you he she they why when where if nothing to that if not "
+    "im once"
 )
-_DONE = Phrases.plain(
-    [
-        "as|is|are|to|its? all|now|already? done|complete|completed|finished|compelte|complet|dne|doen|checked|ticked|closed",
-        "off|off: as? done?",
-    ]
+"""Words with which no statement about a task begins."""
+_ADVERBS = Phrases.plain(
+    "already|finally|yay|yeah|woohoo|hooray|phew|now|today|yesterday|too|also|successfully|btw|lol|haha|tonight|earlier|again|all|up|off / "
+    "this|last morning|night|evening|afternoon|week"
 )
-_UNDONE = Phrases.plain(
-    [
-        "as|is|are|to? not|un|isnt|arent done|complete|completed|finished yet?",
-        "as|is|are|to? undone|incomplete|open|unfinished|uncompleted|todo|pending|unchecked",
-        "not|isnt|arent been? done|complete|completed|finished yet?",
-        "back? to|as open|pending|todo|incomplete",
-    ]
-)
-_WITH = ("rename", "retitle", "replace", "reword")
-POSTPONING = known("postpone reschedule delay defer push move bump extend shift pull")
-_RETITLING = known("correct rename retitle reword change edit update call modify replace swap")
+_CLEARED = {"due": None, "description": "", "priority": "Medium", "title": None}
+_STATEMENT_MOST = 40
+REOPEN = Missing("", "any")
+"""Request that no tool supports; the answer is text."""
 
 
-def completed(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing]:
-    return changing("complete", text, _without_done(words), today, talk)
+def _read(rows: Sequence[Row], words: Words, talk: Dialogue) -> Wishes | None:
+    found = (_meant(act, bound, words, talk) for act, bound in readings(rows, words, talk))
+    return next((wishes for wishes in found if wishes is not None), None)
 
 
-def deleted(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing]:
-    keys = keys_of(words)
-    field = FIELD.at(keys) or FIELD.at([*keys, "of"])
-    if field is not None and field[1] != "title" and (len(keys) > field[0] or field[1] == "due"):
-        return changed(text, words, "clear", today, talk)
-    for place in range(1, len(keys)):  # "remove milk's due date"
-        if (
-            (possessed := _POSSESSED.at(keys, place)) is not None
-            and place + possessed[0] == len(keys)
-            and possessed[1] in ("due", "description")
-        ):
-            return changed(text, words, "clear", today, talk)
-    if bulk := _completed_ones(text, words, today):
-        return [bulk]
-    return changing("delete", text, words, today, talk)
+def commanded(words: Words, talk: Dialogue) -> Wishes | None:
+    """Parse a command to change tasks: "mark X as done", "move X to friday", "delete X"."""
+    return _read(COMMANDS, words, talk)
 
 
-def _completed_ones(text: str, words: Words, today: date) -> PlainCall | None:
-    """Return the call if all completed tasks are meant, without a narrower filter."""
-    keys = keys_of(words)
-    if any(word.quoted for word in words) or any(
-        key in ("except", "but", "one", "not") for key in keys
-    ):
+def stated(words: Words, talk: Dialogue) -> Wishes | None:
+    """Parse a statement about tasks: "milk is done", "the essay is due friday", "I paid the rent"."""
+    if len(words) > _STATEMENT_MOST:
         return None
-    filtered = filter_of(text, words, today)
-    wanted = filtered.filter
-    rest = filtered.rest.casefold() in ("", "out", "up", "off", "away", "all", "from")
-    plural = len(keys) == 1 or any(
-        k
-        in (
-            "all",
-            "every",
-            "everything",
-            "my",
-            "tasks",
-            "todos",
-            "items",
-            "ones",
-            "the",
-            "list",
-            "whatever",
-            "anything",
-            "what",
-            "whats",
-            "thats",
-            "things",
-            "stuff",
-        )
-        for k in keys
-    )
-    singular = any(k in ("task", "item", "todo") for k in keys) and not any(
-        k in ("all", "every", "each") for k in keys
-    )
-    narrow = wanted.priority is not None or wanted.search is not None
-    return (
-        PlainCall("delete_completed")
-        if rest and plural and not singular and wanted.status == "completed" and not narrow
-        else None
-    )
+    told = words[1:] if words[0].key in ("thats", "so") and len(words) > 2 else words
+    if told[0].key not in _NO_TASKS and (found := _read(STATEMENTS, told, talk)) is not None:
+        return found
+    return _read(REPORTS, _without_adverbs(words), talk)
 
 
-def _without_done(words: Words) -> list[Token]:
+def _without_adverbs(words: Words) -> list[Token]:
     kept = list(words)
-    if (found := _DONE.ending(keys_of(kept))) is not None and found[0] < len(kept):
-        return kept[: -found[0]]
-    if len(kept) > 1 and kept[0].key in ("off", "with", "out"):
-        return kept[1:]
+    while (found := _ADVERBS.ending(keys_of(kept[-6:]))) is not None and found[0] < len(kept):
+        del kept[-found[0] :]
     return kept
 
 
-def changed(
-    text: str, words: Words, verb: str, today: date, talk: Dialogue
-) -> list[Wish | Missing]:
-    """Parse the words after a verb like "set", "mark", "change", "move"."""
-    keys = [near(key, _FIELD_WORDS) or key if len(key) > 5 else key for key in keys_of(words)]
-    if (
-        verb in ("mark", "set", "flag", "make", "put", "move", "change", "update", "tick")
-        and (found := done_at(keys)) is not None
-    ):
-        place, count, undone = found
-        if undone:
-            return [REOPEN]
-        return changing("complete", text, [*words[:place], *words[place + count :]], today, talk)
-    if (field := FIELD.at(keys)) is not None and (
-        len(keys) == field[0]
-        or keys[field[0]] in ("of", "for", "on", "from", "to")
-        or field[1] != "title"
-    ):
-        return of_field(text, words[field[0] :], field[1], verb, today, talk)
-    plain, rest = values_of(text, words, today)
-    unlike = verb in ("rename", "retitle", "reword", "call") or _looks_renamed(rest)
-    unlike |= any(
-        k in ("priority", "date", "deadline") or (k == "to" and verb in _RETITLING)
-        for k in keys_of(rest)
-    )
-    if len(plain) == 1 and not unlike:
-        return changing("update", text, rest, today, talk, plain)
-    return _by_value(text, words, verb, today, talk)
+def _meant(act: str, bound: Bound, words: Words, talk: Dialogue) -> Wishes | None:
+    target, text = bound.get("X", ()), bound.get("T", ())
+    fields: Fields = ()
+    if act == "reopen":
+        return [REOPEN]
+    match act:
+        case "complete" | "delete":
+            target = target or bound["Y"]
+            if keys_of(target) == ["all"] and words[0].key == "all":
+                return None
+            bulk = act == "delete" and _are_completed(target, talk)
+            return [PlainCall("delete_completed")] if bulk else changing(act, target, talk)
+        case "did" | "maybe":
+            return _done(bound, words, talk, unsure=act == "maybe")
+        case "later" | "sooner":
+            days = (days_at(keys_of(bound["S"]), 0) or (0, 0))[1]
+            return _changed(target, talk, later=-days if act == "sooner" else days)
+        case "values" | "state":
+            return _stated(act, bound, target, talk)
+        case "title" | "rename":
+            return _titled(target, text, talk, unsure=act == "rename")
+        case "description":
+            fields = (("description", phrase(text)),)
+        case "note" | "retitle":
+            if not talk.last or (act == "retitle" and not talk.did):
+                return None
+            field = "title" if act == "retitle" else "description"
+            return [TaskChange("update", Named(talk.last), ((field, phrase(_ended(text))),))]
+        case "clear":
+            field = field_of(bound["F"])
+            fields = ((field, _CLEARED[field]),)
+        case "field":
+            field = field_of(bound["F"])
+            fields = ((field, value_of(bound.get("Z") or bound["Q"], field, talk)),)
+        case "high" | "low":
+            fields = (("priority", act.title()),)
+        case _:
+            field = act.partition("-")[2] or (field_of(bound["F"]) if "F" in bound else "")
+            return [_gap(target, field, talk)]
+    return changing("update", target, talk, fields)
 
 
-_FIELD_WORDS = ("priority", "deadline", "description")
+def _stated(act: str, bound: Bound, target: Words, talk: Dialogue) -> Wishes | None:
+    given = bound.get("V") or bound["W"]
+    every = isinstance(target_of(target, talk), Every)
+    if act == "state" and every and given[0].key not in ("should", "must", "needs"):
+        return None
+    unsure = any(word.stop == ":" for word in target)
+    return _changed(target, talk, values_in(given, talk.today), unsure=unsure)
 
 
-def done_at(keys: Sequence[str]) -> tuple[int, int, bool] | None:
-    """Return the position and length of "as done", and whether it is negated; None if it does not
-    occur.
-    """
-    mended = [near(key, ("done", "complete", "completed", "finished")) or key for key in keys]
-    for undone, table in ((True, _UNDONE), (False, _DONE)):
-        if (found := table.ending(mended)) is not None:
-            return len(keys) - found[0], found[0], undone
-        if (
-            (found := table.at(mended)) is not None
-            and mended[0] in ("as", "done", "complete", "off", "completed", "finished")
-            and found[0] < len(keys)
-        ):
-            return 0, found[0], undone
-    return None
+def changing(doing: Doing, words: Words, talk: Dialogue, fields: Fields = ()) -> Wishes:
+    """Return the change of the tasks that the words refer to, or the question which they are."""
+    target = target_of(words, talk) if words else TASK
+    if isinstance(target, Missing):
+        which = {
+            "complete": "which task you have completed",
+            "delete": "which task to delete",
+            "update": "which task to change",
+        }[doing]
+        what = which if target.what == TASK.what else target.what
+        return [Missing(what, "task", doing=doing, fields=fields)]
+    if doing == "complete" and isinstance(target, Every):
+        wanted = target.filter
+        if wanted.status == "completed" or wanted in (Filter(), Filter("all"), Filter("open")):
+            return [PlainCall("complete_all")]
+        target = Every(Filter("open", wanted.priority, wanted.search))
+    targets = target if isinstance(target, tuple) else (target,)
+    return [TaskChange(doing, one, fields) for one in targets]
 
 
-def _by_value(
-    text: str, words: Words, verb: str, today: date, talk: Dialogue
-) -> list[Wish | Missing]:
-    """Parse "make X high priority", "move X to friday", "rename X to Y"."""
-    fields, rest = values_of(
-        text, words, today, retitling=verb in ("rename", "retitle", "reword", "call")
-    )
-    if fields and rest and not (verb in _RETITLING and _looks_renamed(rest)):
-        return changing("update", text, rest, today, talk, fields)
-    if (split := _renamed(words, verb)) is not None:
-        target, title = words[: split[0]], words[split[1] :]
-        named = phrase(text, _as_title(title))
-        if verb in POSTPONING or looks_like_a_day(keys_of(title)[0]):
-            return gap_of(text, target, "due", verb, today, talk)
-        return (
-            changing("update", text, target, today, talk, (("title", named),))
-            if named
-            else [Missing("the new title", "value", doing="update", field="title")]
-        )
-    if fields:
-        return [Missing("which task to change", "task", doing="update", fields=fields)]
-    if verb in DEFAULT_LEVEL and (
-        verb not in POSTPONING or (verb == "bump" and "back" not in keys_of(words))
-    ):
-        return changing("update", text, words, today, talk, (("priority", DEFAULT_LEVEL[verb]),))
-    if verb in POSTPONING:
-        return gap_of(
-            text,
-            [w for w in words if w.key not in ("back", "by") or w.quoted],
-            "due",
-            verb,
-            today,
-            talk,
-        )
-    if verb in ("rename", "retitle", "reword") and words:
-        return gap_of(text, words, "title", verb, today, talk)
-    meant = target_of(text, words, today, talk) if words else TASK
-    what = (
-        "what to change about it" if isinstance(meant, Named) else "which task to change, and how"
-    )
+def _changed(
+    words: Words, talk: Dialogue, fields: Fields = (), *, later: int = 0, unsure: bool = False
+) -> Wishes:
     return [
-        Missing(what, "any", doing="update", target=meant if isinstance(meant, Named) else None)
+        msgspec.structs.replace(one, later=later, unsure=unsure)
+        if isinstance(one, TaskChange)
+        else one
+        for one in changing("update", words, talk, fields)
     ]
 
 
-def _looks_renamed(rest: Words) -> bool:
-    return sum(word.quoted for word in rest) > 1
+def _titled(target: Words, text: Words, talk: Dialogue, *, unsure: bool) -> Wishes | None:
+    kept = _ended(text)
+    fields: Fields = (("title", phrase(kept)),)
+    if not unsure and fields_alone(kept, talk.today):
+        return None
+    if unsure and fields_alone(kept, talk.today):
+        return _changed(target, talk, fields_alone(kept, talk.today), unsure=True)
+    if looks_like_a_day(*keys_of(kept[:2])):
+        return [_gap(target, "due", talk)]
+    return _changed(target, talk, fields, unsure=unsure)
 
 
-def _renamed(words: Words, verb: str) -> tuple[int, int] | None:
-    """Return the position where the old title ends and the new one begins. Of several "to", the
-    middle one separates them.
-    """
-    keys = keys_of(words)
-    quoted = [i for i, word in enumerate(words) if word.quoted]
-    if verb == "call" and len(quoted) < 2:
+def _ended(words: Words) -> Words:
+    return (
+        words[:-1] if len(words) > 1 and words[-1].key in ("instead", "please", "rather") else words
+    )
+
+
+def _gap(words: Words, field: str, talk: Dialogue) -> Missing:
+    """Return the question for the missing value."""
+    meant = target_of(words, talk) if words else TASK
+    if isinstance(meant, Named | Every) and field:
+        return Missing(_VALUES[field], "value", doing="update", target=meant, field=field)
+    if isinstance(meant, Named):
+        return Missing("what to change about it", "any", doing="update", target=meant)
+    return Missing("which task to change, and how", "any")
+
+
+def _are_completed(words: Words, talk: Dialogue) -> bool:
+    """Return True if all completed tasks are meant, without a narrower filter."""
+    one = any(
+        word.quoted or word.key in ("task", "item", "one", "except", "but", "not") for word in words
+    )
+    found = filter_of(words, talk.today)
+    rest = found.rest.casefold() in ("", "out", "up", "off", "away", "all")
+    return not one and rest and found.filter == Filter("completed")
+
+
+def _done(bound: Bound, words: Words, talk: Dialogue, *, unsure: bool) -> Wishes | None:
+    """Return the completion of the existing tasks that ask for the reported action."""
+    about = _without_adverbs(bound["X"])
+    if about[0].key in _NO_TASKS or (len(words) > 5 and "D" in bound):
         return None
-    if len(quoted) == 2:
-        return quoted[0] + 1, quoted[1]
-    if verb not in _RETITLING and verb not in POSTPONING:
-        return None
-    joins = [
-        i
-        for i, key in enumerate(keys)
-        if 0 < i < len(keys) - 1 and key in ("to", "into", "->", "→", "=>")
+    verb = base_of(next(bound[slot] for slot in "ABCD" if slot in bound)[0].key)
+    spoken_of = {talk.last, *talk.recent, *talk.listed, *talk.options}
+    done = [
+        wish
+        for wish in changing("complete", about, talk)
+        if isinstance(wish, TaskChange) and isinstance(wish.target, Named)
     ]
-    joins = joins or [
-        i
-        for i, key in enumerate(keys)
-        if 0 < i < len(keys) - 1 and key in (("as", "with") if verb in _WITH else ())
+    if not done:
+        named = Named(phrase(about), verb=verb)
+        return (
+            [TaskChange("complete", named, unsure=unsure)]
+            if verb != "do"
+            else changing("complete", about, talk)
+        )
+    return [
+        wish
+        if isinstance(wish.target, Named) and wish.target.words in spoken_of
+        else TaskChange("complete", msgspec.structs.replace(wish.target, verb=verb), unsure=unsure)
+        for wish in done
     ]
-    colon = next((i for i in range(1, len(words)) if words[i - 1].stop == ":"), None)
-    if colon is not None and (not joins or joins[0] > colon):
-        return colon, colon
-    if not joins:
-        return None
-    middle = joins[len(joins) // 2] if len(joins) % 2 else joins[0]
-    return middle, middle + 1
-
-
-def _as_title(words: Words) -> list[Token]:
-    kept = list(words)
-    while (
-        len(kept) > 1
-        and not kept[0].quoted
-        and kept[0].key in ("say", "be", "read", "called", "should", "to")
-    ):
-        del kept[0]
-    return kept[:-1] if len(kept) > 1 and kept[-1].key in ("instead", "please") else kept
-
-
-REOPEN = Missing("", "any")
-"""Request that no tool supports; the answer is text."""

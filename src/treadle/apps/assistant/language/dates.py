@@ -1,295 +1,285 @@
-"""Parsing of days: "tomorrow", "next friday", "in 2 weeks", "Dec 1st", "12/24", "2026-12-01".
+"""Days and periods: "tomorrow", "next friday", "in 2 weeks", "Dec 1st", "12/24", "this week".
 
 A week begins on Monday; "next friday" is the Friday of the next week; a day without a year is the
-next one in the future; 12/24 is month before day if possible, 24.12. is day before month. asides.py
-decides whether a day belongs to the task. Entry point: `day_at`.
+next one in the future; 12/24 is month before day if possible, 24.12. is day before month. fields.py
+decides whether a day belongs to the task. Entry points: `day_at`, `period_at`.
 """
 
 from __future__ import annotations
 
-import calendar
 import re
+from calendar import monthrange
 from collections.abc import Callable
 from datetime import date, timedelta
+from typing import TypeAlias
 
-from treadle.apps.assistant.language.phrases import Phrases, known
-from treadle.apps.assistant.language.spelling import near
-from treadle.apps.assistant.language.written_dates import (
-    DAY,
-    ISO,
-    MONTH,
-    ORDINAL_DAY,
-    SLASHED,
-    Found,
-    Keys,
-    coming,
-    explicit,
-    monday_of,
-    months_on,
-    next_start,
+from treadle.apps.assistant.language.wording import Keys, Phrases, known, numbered
+
+Found: TypeAlias = tuple[int, date]
+"""Number of words, and the day."""
+Match: TypeAlias = re.Match[str]
+
+_WEEKDAYS = numbered(
+    "monday,mon tuesday,tue,tues wednesday,wed,weds thursday,thu,thur,thurs friday,fri "
+    "saturday,sat sunday,sun"
 )
-
-WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_WEEKDAY = {name: i for i, name in enumerate(WEEKDAYS)} | {
-    short: i
-    for i, shorts in enumerate(
-        ("mon", "tue tues", "wed weds", "thu thur thurs", "fri", "sat", "sun")
-    )
-    for short in shorts.split()
+_MONTHS = numbered(
+    "january,jan february,feb march,mar april,apr may june,jun july,jul august,aug "
+    "september,sep,sept october,oct november,nov december,dec",
+    1,
+)
+_NUMBERS = numbered(
+    "zero one,a,an,another two three four five six seven eight nine ten eleven twelve thirteen "
+    "fourteen fifteen sixteen seventeen eighteen nineteen twenty"
+) | {
+    f"{a}{word}{of}": number
+    for word, number in (("couple", 2), ("few", 3))
+    for a in ("", "a ", "the ")
+    for of in ("", " of")
 }
-_ONES = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty"""
-NUMBERS = {name: i for i, name in enumerate(_ONES.split())} | {
-    "a": 1,
-    "an": 1,
-    "couple": 2,
-    "few": 3,
-    "thirty": 30,
-}
-_UNITS = {
-    "day": 1,
-    "days": 1,
-    "night": 1,
-    "nights": 1,
-    "week": 7,
-    "weeks": 7,
-    "wk": 7,
-    "wks": 7,
-    "fortnight": 14,
-    "fortnights": 14,
+_DAYS = {
+    **dict.fromkeys(("day", "days", "night", "nights", "d"), 1),
+    **dict.fromkeys(("week", "weeks", "wk", "wks", "w"), 7),
+    **dict.fromkeys(("fortnight", "fortnights"), 14),
 }
 _MONTHLY = {"month": 1, "months": 1, "year": 12, "years": 12}
-_RELATIVE = Phrases(
-    {
-        "today|tonight|eod|now": 0,
-        "tomorrow|tmrw|tmr|tmw|2moro|2morrow|tomo": 1,
-        "the? day after tomorrow": 2,
-    }
-)
-_MISSPELT = (
-    "tomorrow",
-    "wednesday",
-    "thursday",
-    "saturday",
-    "tuesday",
-    "monday",
-    "friday",
-    "sunday",
-    "today",
-    "yesterday",
-    "tonight",
-)
-_SHORT_SPAN = re.compile(r"(\d{1,3})(d|w|wk|wks|days?|weeks?|months?)")
+
+
+def _any(words: dict[str, int]) -> str:
+    return "|".join(sorted(words, key=len, reverse=True))
+
+
+_NUMBER = rf"[0-9]{{1,4}}|{_any(_NUMBERS)}"
+_UNIT = rf"(?P<unit>{_any(_DAYS)}|{_any(_MONTHLY)})\b"
+_AMOUNT = rf"(?:(?P<n>{_NUMBER}) (?:more )?|(?P<m>[0-9]{{1,3}})){_UNIT}"
+_NAME = rf"(?P<name>{_any(_MONTHS)})"
+_DAY_NAME = rf"(?P<weekday>{_any(_WEEKDAYS)})"
+_DAY = "(?P<day>[0-9]{1,2})"
+_TH = "(?:st|nd|rd|th)"
+_WHICH = "(?P<which>next|this|coming|following|upcoming|the)"
+_YEAR = r"(?: (?P<year>(?:19|20)[0-9]{2}))?"
+_ISO = rf"(?P<year>[0-9]{{4}})[-/.](?P<month>[0-9]{{1,2}})[-/.]{_DAY}(?:t[0-9:.z+]{{2,16}})?"
+_SLASHED = r"(?P<one>[0-9]{1,2})(?P<mark>[/.-])(?P<two>[0-9]{1,2})(?:(?P=mark)(?P<year>[0-9]{4}|[0-9]{2})?)?"
+_SATURDAY = 5
 _PARTS_OF_DAY = known("morning afternoon evening night noon")
-_NUMBER = re.compile(r"\d{1,4}")
 
 
-def corrected(key: str) -> str:
-    """Return the day name that a misspelt word means, or else the word itself."""
-    if len(key) < 5 or key in _MISSPELT or key == "sundae" or key.removesuffix("s") in _MISSPELT:
-        return key
-    return near(key, _MISSPELT) or key
+def _whole(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:{pattern})(?= |$)")
+
+
+_LIKE_A_DAY = _whole(
+    f"{_ISO}|{_NAME}|[0-9]{{1,2}}{_TH}|[0-9]+[/.-][0-9.]+|[0-9]+ (?:{_any(_MONTHS)})"
+)
+_COUNT, _SPAN = _whole(_NUMBER), _whole(_AMOUNT)
+
+
+def months_on(day: date, months: int) -> date:
+    """Return the same day `months` later, or the last one of a shorter month."""
+    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
+    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
+
+
+def _coming(today: date, month: int, day: int) -> date:
+    """Return the next such day, including today. 29 February waits for a leap year."""
+    years = range(today.year, today.year + 9)
+    fits = (date(year, month, day) for year in years if day <= monthrange(year, month)[1])
+    return next(day for day in fits if day >= today)
+
+
+def _monday(day: date, weeks: int = 0) -> date:
+    return day + timedelta(days=7 * weeks - day.weekday())
+
+
+def _next(unit: str, today: date) -> date:
+    if unit == "week":
+        return _monday(today, 1)
+    return months_on(today.replace(day=1), 1) if unit == "month" else date(today.year + 1, 1, 1)
+
+
+def _last_day(unit: str, day: date) -> date:
+    if unit == "week":  # ends on its Friday, or at the weekend on its Sunday
+        return _monday(day) + timedelta(days=4 if day.weekday() < _SATURDAY else 6)
+    return _next(unit, day) - timedelta(days=1)
+
+
+def _later(found: Match, day: date) -> date:
+    count, unit = found["n"] or found["m"], found["unit"]
+    number = int(count) if count.isdigit() else _NUMBERS[count]
+    if unit in _DAYS:
+        return day + timedelta(days=number * _DAYS[unit])
+    return months_on(day, number * _MONTHLY[unit])
+
+
+def _slashed(found: Match, today: date) -> date:
+    one, two, mark, year = int(found["one"]), int(found["two"]), found["mark"], found["year"]
+    if year is None and (mark == "-" or (mark == "." and not found[0].endswith(".") and one <= 12)):
+        raise ValueError("eggs (3-4) or a version (2.1)")
+    day, month = (one, two) if mark == "." or one > 12 else (two, one)
+    day, month = (month, day) if month > 12 else (day, month)
+    if year is None:
+        return _coming(today, month, day)
+    return date(int(year) + (2000 if len(year) == 2 else 0), month, day)
+
+
+def _of_month(found: Match, today: date) -> date:
+    month, day = _MONTHS[found["name"]], int(found["day"])
+    return date(int(found["year"]), month, day) if found["year"] else _coming(today, month, day)
+
+
+def _the_day(found: Match, today: date) -> date:
+    day, months = int(found["day"]), (months_on(today.replace(day=1), n) for n in range(13))
+    long = (one for one in months if day <= monthrange(one.year, one.month)[1])
+    return next(it for one in long if (it := one.replace(day=day)) >= today)
+
+
+def _end_of(found: Match, today: date) -> date:
+    if found["name"]:
+        return _last_day("month", _coming(today, _MONTHS[found["name"]], 28))
+    unit = found["unit"]
+    return _last_day(unit, _next(unit, today) if found["later"] else today)
+
+
+def _weekend(found: Match, today: date) -> date:
+    saturday = today if today.weekday() == 6 else _monday(today) + timedelta(days=5)
+    return saturday + timedelta(days=(12 - saturday.weekday()) if found["which"] == "next" else 0)
+
+
+def _weekday(found: Match, today: date) -> date:
+    day, which, after = _WEEKDAYS[found["weekday"]], found["which"], found["after"]
+    if which == "next" or after == "next week":
+        return _monday(today, 1) + timedelta(days=day)
+    if which == "this" and day == today.weekday():
+        return today
+    return today + timedelta(days=(day - today.weekday() - 1) % 7 + (8 if after else 1))
+
+
+_ROWS: tuple[tuple[str, Callable[[Match, date], date]], ...] = (
+    ("(?:the )?day after tomorrow", lambda _, today: today + timedelta(days=2)),
+    ("tomorrow|tmrw|tmr|tmw|2moro|2morrow|tomo", lambda _, today: today + timedelta(days=1)),
+    ("today|tonight|eod|now", lambda _, today: today),
+    (_ISO, lambda it, _: date(int(it["year"]), int(it["month"]), int(it["day"]))),
+    (_SLASHED, _slashed),
+    (rf"(?:{_DAY_NAME} )?(?:the )?{_NAME} (?:the )?{_DAY}{_TH}?{_YEAR}", _of_month),
+    (rf"(?:{_DAY_NAME} )?(?:the )?{_DAY}{_TH}? (?:of )?{_NAME}{_YEAR}", _of_month),
+    (rf"the {_DAY}{_TH}", _the_day),
+    (rf"(?:in|within) {_AMOUNT}(?: time| from now)?", _later),
+    (rf"{_AMOUNT} (?:hence|from now)", _later),
+    (rf"(?:the )?end of (?:the |this )?(?:(?P<later>next )?(?P<unit>week|month|year)|{_NAME})", _end_of),
+    (rf"{_WHICH} weekend", _weekend),
+    ("(?:next|following) (?P<unit>week|month|year)", lambda it, today: _next(it["unit"], today)),
+    (rf"(?:{_WHICH} )?{_DAY_NAME}(?: (?P<after>next week|week))?", _weekday),
+)  # fmt: skip
+"""Patterns of days, in the order in which they are tried."""
+_READERS = [(_whole(pattern), read) for pattern, read in _ROWS]
+_BEGIN = {word for words in (*_WEEKDAYS, *_MONTHS, *_NUMBERS) for word in words.split()} | known(
+    "the day in within end next this coming following upcoming today tonight eod now tomorrow tmrw tmr "
+    "tmw tomo"
+)
+_FROM = re.compile(rf"(?:in )?{_AMOUNT} (?:from|after) (?!now)")
 
 
 def day_at(keys: Keys, place: int, today: date) -> Found | None:
     """Parse the day at `place`; None if there is none or the date is invalid."""
-    window = [corrected(key) for key in keys[place : place + 9]]
-    if not window:
+    if place >= len(keys) or not (keys[place] in _BEGIN or keys[place][0].isdigit()):
         return None
-    for reader in _READERS:
+    window = " ".join(keys[place : place + 9])
+    if (found := _FROM.match(window)) is not None:  # "a week from friday"
+        start = day_at(keys, place + found[0].count(" "), today)
+        return start and (found[0].count(" ") + start[0], _later(found, start[1]))
+    for pattern, read in _READERS:
         try:
-            if (found := reader(window, today)) is not None:
-                return _with_part_of_day(window, found)
-        except (ValueError, OverflowError):
+            if (found := pattern.match(window)) is not None:
+                words, day = found[0].count(" ") + 1, read(found, today)
+                after = keys[place + words : place + words + 1]
+                return words + bool(after and after[0] in _PARTS_OF_DAY), day
+        except (ValueError, OverflowError, StopIteration):
             continue
     return None
 
 
-def looks_like_a_day(key: str, following: str = "") -> bool:
-    if following in MONTH and DAY.fullmatch(key):
-        return True
-    return bool(
-        ISO.fullmatch(key) or SLASHED.fullmatch(key) or key in MONTH or ORDINAL_DAY.fullmatch(key)
-    )
+def looks_like_a_day(*keys: str) -> bool:
+    return _LIKE_A_DAY.match(" ".join(keys)) is not None
 
 
 def number_at(keys: Keys, place: int) -> tuple[int, int] | None:
     """Return the word count and value of a number: "2", "two", "a couple of"."""
-    if place >= len(keys):
+    if (found := _COUNT.match(" ".join(keys[place : place + 4]))) is None:
         return None
-    key = keys[place]
-    if key in ("a", "the") and place + 1 < len(keys) and keys[place + 1] in ("couple", "few"):
-        found = number_at(keys, place + 1)
-        return None if found is None else (found[0] + 1, found[1])
-    if key in ("couple", "few"):
-        return 1 + (place + 1 < len(keys) and keys[place + 1] == "of"), NUMBERS[key]
-    if _NUMBER.fullmatch(key):
-        return 1, int(key)
-    return (1, NUMBERS[key]) if key in NUMBERS else None
+    return found[0].count(" ") + 1, int(found[0]) if found[0].isdigit() else _NUMBERS[found[0]]
 
 
 def days_at(keys: Keys, place: int) -> tuple[int, int] | None:
     """Return the word count and days of a span: "2 weeks", "a day", "another week"."""
-    start = place + (
-        place < len(keys)
-        and keys[place] in ("another", "one", "1")
-        and keys[place + 1 : place + 2] != ["more"]
-    )
-    number = (0, 1) if start > place else number_at(keys, place)
-    if number is None:
+    found = _SPAN.match(" ".join(keys[place : place + 6]))
+    if found is None or found["unit"] not in _DAYS:
         return None
-    start = start if number[0] == 0 else place + number[0]
-    start += keys[start : start + 1] == ["more"]
-    unit = _UNITS.get(keys[start]) if start < len(keys) else None
-    return None if unit is None else (start + 1 - place, number[1] * unit)
+    origin = date(2000, 1, 1)
+    return found[0].count(" ") + 1, (_later(found, origin) - origin).days
 
 
-def weekday_of(key: str) -> int | None:
-    return _WEEKDAY.get(key)
+# ---------------------------------------------------------------- periods, for lists
+
+_EARLIEST, _LATEST = date(2000, 1, 1), date(9999, 12, 31)
+_DUE_DATE = "any|a|no? due? date|dates|deadline|deadlines"
+_SPECIAL = Phrases(
+    {
+        f"with|having {_DUE_DATE.replace('|no', '')}": "",
+        "past due / overdue|late|past-due|behind": "overdue",
+        f"without {_DUE_DATE} / with|having no due? date|dates|deadline|deadlines": "due:none",
+        "that? have|has no due? date|dates|deadline|deadlines": "due:none",
+    }
+)
+_EDGES = known("before by until after since till")
+_IN = "(?:for|on|in|during|over|within) "
 
 
-def _with_part_of_day(keys: Keys, found: Found) -> Found:
-    count, day = found
-    if count < len(keys) and keys[count] in _PARTS_OF_DAY:
-        return count + 1, day
-    return found
+def _week(found: Match, today: date) -> tuple[date, date]:
+    monday = _monday(today, 1 if found["which"] == "next" else 0)
+    # Near the end of the week, what remains of it is not meant.
+    is_over = today.weekday() >= _SATURDAY
+    ends = today if is_over and found["which"] == "this" else monday
+    return monday, ends + timedelta(days=6)
 
 
-def _relative(keys: Keys, today: date) -> Found | None:
-    found = _RELATIVE.at(keys)
-    if found is None:
-        return None
-    if keys[0] in ("today", "tomorrow") and keys[1:2] == ["week"]:  # "tomorrow week"
-        return 2, today + timedelta(days=found[1] + 7)
-    return found[0], today + timedelta(days=found[1])
+def _month(found: Match, today: date) -> tuple[date, date]:
+    first = _coming(today, _MONTHS[found["name"]], 28).replace(day=1)
+    return first, _last_day("month", first)
 
 
-def _span(keys: Keys, today: date) -> Found | None:
-    """Parse "in 2 weeks", "2 weeks from now", "a week from friday", "within 3 days", "3 days
-    later".
-    """
-    within = keys[0] in ("in", "within")
-    read = _amount(keys, 1 if within else 0)
-    if read is None:
-        return None
-    place, apply = read
-    if place < len(keys) and keys[place] in ("time", "hence"):
-        return place + 1, apply(today)
-    if place < len(keys) and keys[place] in ("from", "after"):
-        start = (
-            (1, today) if keys[place + 1 : place + 2] == ["now"] else day_at(keys, place + 1, today)
-        )
-        return None if start is None else (place + 1 + start[0], apply(start[1]))
-    return (place, apply(today)) if within else None
+_PERIODS: tuple[tuple[re.Pattern[str], Callable[[Match, date], tuple[date, date]]], ...] = (
+    (_whole(rf"(?:{_IN})?(?P<which>this|next) week(?! on| {_DAY_NAME})"), _week),
+    (
+        _whole(rf"(?:{_IN})?(?:the )?(?:this )?weekend"),
+        lambda _, today: (_monday(today) + timedelta(days=5), _monday(today) + timedelta(days=6)),
+    ),
+    # "may" and "march" alone may be other words.
+    (_whole(rf"(?:{_IN}|(?!may|mar|dec\b)){_NAME}(?! (?:the )?[0-9])"), _month),
+    (
+        _whole(rf"(?:{_IN})?(?:the )?(?:next|coming|following) {_AMOUNT}"),
+        lambda found, today: (today, _later(found, today)),
+    ),
+)
 
 
-def _amount(keys: Keys, place: int) -> tuple[int, Callable[[date], date]] | None:
-    if place < len(keys) and (short := _SHORT_SPAN.fullmatch(keys[place])) is not None:
-        count, unit = int(short[1]), short[2]
-        unit = {"d": "days", "w": "weeks"}.get(unit, unit)
-        place += 1
-    else:
-        number = number_at(keys, place)
-        if number is None:
-            return None
-        place, count = place + number[0], number[1]
-        unit = keys[place] if place < len(keys) else ""
-        place += 1
-    if unit in _UNITS:
-        return place, lambda day: day + timedelta(days=count * _UNITS[unit])
-    if unit in _MONTHLY:
-        return place, lambda day: months_on(day, count * _MONTHLY[unit])
+def period_at(keys: Keys, place: int, today: date) -> tuple[int, str] | None:
+    """Return the word count of a period, and its `search` value of `list_tasks`."""
+    words = keys[place : place + 12]
+    if special := _SPECIAL.at(words):
+        return special if special[1] else None
+    if words[0] in _EDGES and (day := day_at(words, 1, today)) is not None:
+        first, last = day[1] + timedelta(days=1), day[1] - timedelta(days=words[0] == "before")
+        is_after = words[0] in ("after", "since")
+        return 1 + day[0], _span(first, _LATEST) if is_after else _span(_EARLIEST, last)
+    for pattern, read in _PERIODS:
+        if (found := pattern.match(" ".join(words))) is not None:
+            return found[0].count(" ") + 1, _span(*read(found, today))
+    begins = re.match(_IN, f"{words[0]} ") is not None
+    for begin in range(begins, -1, -1):  # "in 3 days" is one with its first word
+        if (day := day_at(words, begin, today)) is not None:
+            return begin + day[0], f"due:{day[1].isoformat()}"
     return None
 
 
-def _end_of(keys: Keys, today: date) -> Found | None:
-    """Parse "end of the week", "end of next month". The week ends on its Friday, or at the weekend
-    on its Sunday.
-    """
-    place = 1 if keys[0] == "the" else 0
-    if list(keys[place : place + 2]) != ["end", "of"]:
-        return None
-    place += 2
-    if place < len(keys) and keys[place] in ("the", "this"):
-        place += 1
-    later = place < len(keys) and keys[place] == "next"
-    place += later
-    if place >= len(keys):
-        return None
-    if (month := MONTH.get(keys[place])) is not None:
-        return place + 1, _last_day(
-            "month", coming(today, month, calendar.monthrange(2026, month)[1])
-        )
-    if keys[place] not in ("week", "month", "year"):
-        return None
-    start = today if not later else next_start(keys[place], today)
-    return place + 1, _last_day(keys[place], start)
-
-
-def _last_day(unit: str, day: date) -> date:
-    if unit == "week":
-        return (
-            max(monday_of(day) + timedelta(days=4), day)
-            if day.weekday() < 5
-            else monday_of(day) + timedelta(days=6)
-        )
-    return (
-        day.replace(day=calendar.monthrange(day.year, day.month)[1])
-        if unit == "month"
-        else date(day.year, 12, 31)
-    )
-
-
-def _named(keys: Keys, today: date) -> Found | None:
-    """Parse "friday", "this friday", "next friday", "friday next week", "next week", "the
-    weekend".
-    """
-    word = keys[0]
-    place = 1 if word in ("next", "this", "coming", "following", "the", "upcoming") else 0
-    if place >= len(keys):
-        return None
-    name = keys[place]
-    if name == "weekend" and place:
-        saturday = today if today.weekday() == 6 else monday_of(today) + timedelta(days=5)
-        return place + 1, saturday + timedelta(
-            days=7 if word == "next" and saturday.weekday() == 5 else 6 if word == "next" else 0
-        )
-    if word in ("next", "following") and name in ("week", "month", "year"):
-        on = (
-            weekday_of(keys[place + 2])
-            if keys[place + 1 : place + 2] == ["on"] and place + 2 < len(keys)
-            else None
-        )
-        on = weekday_of(keys[place + 1]) if on is None and place + 1 < len(keys) else on
-        if name == "week" and on is not None:
-            return place + 2 + (keys[place + 1] == "on"), next_start("week", today) + timedelta(
-                days=on
-            )
-        return place + 1, next_start(name, today)
-    weekday = weekday_of(name)
-    return None if weekday is None or word == "the" else _of_weekday(keys, place, weekday, today)
-
-
-def _of_weekday(keys: Keys, place: int, weekday: int, today: date) -> Found | None:
-    word = keys[0] if keys[0] != "the" else keys[1]
-    after = place + 1
-    # "friday december 4"
-    if (written := explicit(keys[after:], today)) is not None and word != "next":
-        return after + written[0], written[1]
-    if list(keys[after : after + 2]) == ["next", "week"]:
-        return after + 2, next_start("week", today) + timedelta(days=weekday)
-    if keys[after : after + 1] == ["week"]:
-        return after + 1, today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 8)
-    if word == "next":
-        return after, next_start("week", today) + timedelta(days=weekday)
-    if word == "this" and weekday == today.weekday():
-        return after, today
-    return after, today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 1)
-
-
-_READERS: tuple[Callable[[Keys, date], Found | None], ...] = (
-    _relative,
-    explicit,
-    _span,
-    _end_of,
-    _named,
-)
+def _span(first: date, last: date) -> str:
+    return f"due:{first.isoformat()}..{last.isoformat()}"

@@ -1,166 +1,90 @@
 """Words that begin commands, as data: the kind of command, and whether it is unambiguous in the
 middle of a sentence.
 
-The following words are parsed in adding.py, changing.py and listing.py. Entry points: `head_at`,
+The following words are parsed in adding.py, listing.py and grammar.py. Entry points: `head_at`,
 `opened`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from treadle.apps.assistant.language.phrases import Phrases, known
-from treadle.apps.assistant.language.spelling import near
+from treadle.apps.assistant.language.wording import Keys, Phrases, known, near
 from treadle.apps.assistant.stems import IRREGULAR, stem
 
-Keys = Sequence[str]
 Kind: TypeAlias = Literal["add", "remind", "show", "search", "complete", "delete", "update", "undo"]
 
-SURE: dict[str, Kind] = {
-    "set|make|create|schedule an alarm|alert|notification": "add",
-    "add|create|insert|append": "add",
-    "new task|todo|to-do|reminder": "add",
-    "task|todo|to-do|reminder:": "add",
-    "make|set|start|write|record|log|save|enter|schedule|open|give|put me? a|an|another new? task|todo|to-do|reminder|item": "add",
-    "note|jot|write down": "add",
-    "make|be sure i|we": "remind",
-    "note|jot|write down? that": "remind",
-    "i|we really? must|should|shall|mustnt|shouldnt|cant|cannot|can|dont|do|wont|will not? want? to? forget|miss to|about?": "remind",
-    "i|we must|should|gotta|better|oughta really|definitely|probably|also|still|just|finally": "remind",
-    "i|we really|definitely|probably|also|still? ought|hafta|havta|hav|need to?": "remind",
-    "im|were|i|we am|are? planning|supposed|meant to": "remind",
-    "note to self": "remind",
-    "put|stick|throw|pop|get|chuck|shove|slap|bung|place|include": "add",
-    "remind me to|about|that|of?": "remind",
-    "remember|remeber|rember|remmeber|rememebr to|that": "remind",
-    "dont|not let me forget to|about?": "remind",
-    "dont|do not? forget to|about?": "remind",
-    "i|we really|also|still|just|only? need|have|must|should|gotta|got to": "remind",
-    "i|we must|should|gotta|better": "remind",
-    "ive|weve got to": "remind",
-    "need|gotta|have to": "remind",
-    "gotta": "remind",
-    "get|give|tell|read me": "show",
-    "gimme|gimmie|lemme": "show",
-    "delete|remove|erase|discard|trash": "delete",
-    "get rid of": "delete",
-    "complete": "complete",
-    "mark|tick|flag": "update",
-    "check|tick|cross|strike off|out": "complete",
-    "rename|retitle|reword|reschedule|postpone|prioritize|prioritise|deprioritize|deprioritise": "update",
+_TASK = "task|todo|to-do|reminder|item"
+_SURELY = "also|still|just|finally|really|definitely|probably|only?"
+_SURE: dict[str, Kind] = {
+    "set|make|create|schedule an alarm|alert|notification / add|create|insert|append / "
+    f"new {_TASK} / {_TASK}: / put|stick|throw|pop|get|chuck|shove|slap|bung|place|include / "
+    "make|set|start|write|record|log|save|enter|schedule|open|give|put me? a|an|another new? "
+    f"{_TASK} / note|jot|write down": "add",
+    "make|be sure i|we / note|jot|write down? that / note to self / remind me to|about|that|of? / "
+    "i|we really? must|should|shall|mustnt|shouldnt|cant|cannot|can|dont|do|wont|will not? want? to? forget|miss to|about? / "
+    f"i|we {_SURELY} must|should|gotta|better|oughta|ought|hafta|need {_SURELY} / "
+    f"i|we {_SURELY} need|have|must|should|gotta|got|ought|havta|hav to / "
+    "im|were|i|we am|are? planning|supposed|meant to / ive|weve got to / need|gotta|have to / gotta / "
+    "remember|remeber|rember|remmeber|rememebr to|that / "
+    "dont|do|not not|let? me? forget to|about?": "remind",
+    "get|give|tell|read me / gimme|gimmie|lemme / show|display|list": "show",
+    "delete|remove|erase|discard|trash / get rid of": "delete",
+    "complete / check|tick|cross|strike off|out": "complete",
+    "mark|tick|flag|describe / rename|retitle|reword|reschedule|postpone|prioritize|prioritise|deprioritize|deprioritise / "
     "set|change|raise|lower|bump|update|edit|modify|adjust|increase|decrease|reduce|push|delay|defer|extend": "update",
-    "describe": "update",
-    "show|display|list": "show",
     "undo|revert": "undo",
-    "find|search": "search",
-    "look for|up": "search",
+    "find|search / look for|up": "search",
 }
-UNSURE: dict[str, Kind] = {
-    "finish|check|cross|close|resolve|did|done|completed|finished|tick|strike|accomplish": "complete",
-    "reminder to|about|for|that?": "remind",
-    "correct": "update",
-    "tidy up?": "delete",
-    "done with|on": "complete",
+_UNSURE: dict[str, Kind] = {
+    "finish|check|cross|close|resolve|did|done|completed|finished|tick|strike|accomplish / done with|on / "
     "i|ive|we|weve|im am? just|already|now|finally? have|am? just|already|now|finally? done|finished|completed|did|ticked|checked with|off?": "complete",
-    "cancel|clear|drop|scrap|scratch|kill|bin|wipe|purge|empty|nix|dump|forget|take|clean|toss|eliminate|ditch": "delete",
-    "clean|clear up|out": "delete",
-    "forget about": "delete",
-    "i|we dont|no do? not? longer? need|want": "delete",
-    "move|make|call|give|put|shift|turn|reset|replace|swap": "update",
+    "reminder to|about|for|that?": "remind",
+    "cancel|clear|drop|scrap|scratch|kill|bin|wipe|purge|empty|nix|dump|forget|take|clean|toss|eliminate|ditch / "
+    "clean|clear|tidy up|out? / forget about / i|we dont|no do? not? longer? need|want": "delete",
+    "correct|move|make|call|give|put|shift|turn|reset|replace|swap": "update",
     "schedule|track|log|record|enter|include|save|capture|register|new": "add",
     "see|view|give|get|read|print|tell|what|whats|which|whatre|do|is|are|am|any|anything|something|how|open|let|whens|when|have|does": "show",
     "locate|where|wheres|search|filter": "search",
     "take|bring|put|roll|go|restore|undelete|recover|reverse": "undo",
 }
 _TABLE: dict[str, tuple[Kind, bool]] = {
-    **{k: (v, True) for k, v in SURE.items()},
-    **{k: (v, False) for k, v in UNSURE.items()},
+    **{k: (v, True) for k, v in _SURE.items()},
+    **{k: (v, False) for k, v in _UNSURE.items()},
 }
 _HEADS = Phrases(_TABLE)
 _MENDED = (
-    *(
-        "delete",
-        "remove",
-        "erase",
-        "complete",
-        "finish",
-        "mark",
-        "rename",
-        "change",
-        "update",
-        "create",
-        "show",
-        "list",
-        "display",
-        "search",
-        "remind",
-    ),
-    *(
-        "postpone",
-        "reschedule",
-        "prioritize",
-        "cancel",
-        "clear",
-        "check",
-        "undo",
-        "revert",
-        "discard",
-        "schedule",
-        "find",
-        "what",
-        "whats",
-        "move",
-    ),
+    *("delete", "remove", "erase", "complete", "finish", "mark", "rename", "change", "update"),
+    *("create", "show", "list", "display", "search", "remind", "postpone", "reschedule", "find"),
+    *("prioritize", "cancel", "clear", "check", "undo", "revert", "discard", "schedule", "what"),
+    *("whats", "move"),
 )
 _TYPED = {
     "ad": "add", "adde": "add", "addd": "add", "adda": "add", "dad": "add", "aad": "add", "asd": "add", "dd": "add", "udno": "undo",
     "lst": "list", "lis": "list", "shw": "show", "sho": "show", "hsow": "show", "rm": "remove", "del": "delete", "serach": "search",
-    "udpate": "update", "mrak": "mark", "wat": "what", "wut": "what", "wot": "what", "waht": "what", "hwat": "what", "wats": "whats", "finsihed": "finished",
-    "finised": "finished", "finnished": "finished", "finshed": "finished", "fnished": "finished", "complted": "completed", "compelted": "completed",
+    "udpate": "update", "mrak": "mark", "wat": "what", "wut": "what", "wot": "what", "waht": "what", "hwat": "what", "wats": "whats",
 }  # fmt: skip
 _OTHER = known(
-    """compete mask made make last lost lift line fine mind bind kind stove prove love move care caste chance charge hello hallo hey clean clever
-    black park lark dark rename market marc march marks shop short shot slow snow shoe than that then there wait want whit like live chew chick
-    cheek cheap feel fill film fish fire research fetch watch catch match deletes lists shows finds checked cheque clears mile mover moved moves
-    reminder reminders creates created"""
+    "compete mask made make last lost lift line fine mind bind kind stove prove love move care caste chance charge hello hallo hey clean clever "
+    "black park lark dark rename market marc march marks shop short shot slow snow shoe than that then there wait want whit like live chew chick "
+    "cheek cheap feel fill film fish fire research fetch watch catch match deletes lists shows finds checked cheque clears mile mover moved moves "
+    "reminder reminders creates created"
 )
+_PLEASE = "please|pls|plz|just|kindly"
 _POLITE = Phrases.plain(
-    [
-        "please|pls|plz|kindly|just|ok|okay|hey|hi|hello|so|well|um|uh|hmm|oh|alright|right|yo|actually|now|then|also|and|plus|btw|anyway|again|next|first|finally|but|yes|yeah|sure|great|cool|thanks|sorry|oops|wait|hold|on?",
-        "can|could|would|will you|u also|now? please|pls|just|kindly?",
-        "can|could|may i|we also? please|just?",
-        "i want|need|would|d like? you to",
-        "id like|love you? to",
-        "i want|wanna|like to?",
-        "i think|guess|believe|suppose|reckon",
-        "i forgot|forget|neglected to",
-        "cn|cud|wud|culd|coud you|u|ya please?",
-        "it would|d be great|nice|good|awesome|helpful|lovely|cool if you could|can|would?",
-        "lets",
-        "let us|me",
-        "please|pls|plz|kindly to",
-        "dear assistant|treadle|bot|sir|madam|friend|all",
-        "would|could|will|can you be so|that kind|nice|good|sweet as? to?",
-        "you can|could|may|should now|then|please|also|just?",
-        "would you mind",
-        "hey|hi|hello|ok|dear treadle|assistant|there|bot|buddy|friend",
-        "thank you",
-    ]
+    f"{_PLEASE}|ok|okay|hey|hi|hello|so|well|um|uh|hmm|oh|alright|right|yo|actually|now|then|also|and|plus|btw|anyway|again|next|first|finally|but|yes|yeah|sure|great|cool|thanks|sorry|oops|wait|hold|on? / "
+    f"can|cn|cud|wud|culd|coud|could|would|will you|u|ya also|now? {_PLEASE}? / can|could|may i|we also? {_PLEASE}? / "
+    "i want|need|would|d like? you to / id like|love you? to / i want|wanna|like to? / "
+    "i think|guess|believe|suppose|reckon / i forgot|forget|neglected to / "
+    "it would|d be great|nice|good|awesome|helpful|lovely|cool if you could|can|would? / lets / let us|me / "
+    f"{_PLEASE} to / dear|hey|hi|hello|ok assistant|treadle|bot|sir|madam|there|friend|all / "
+    f"would|could|will|can you be so|that kind|nice|good|sweet as? to? / would you mind / thank you / "
+    f"you can|could|may|should now|then|also? {_PLEASE}?"
 )
 _AFTER = Phrases.plain(
-    [
-        "please|pls|plz|thanks|thx|ok|okay|cheers|now|too|also|again|ty|mate|buddy|right|then|though|lol|haha|:)|immediately|already",
-        "yay|woohoo|hooray|phew|finally|hurray|yeah|sir|dear|bro|dude|man|x|xx|xoxo|tyvm|thanx|tnx|thankyou|plss|plsss|!",
-        "for me",
-        "would you|ya",
-        "will|can|could you",
-        "many thanks",
-        "in advance",
-    ]
+    "please|pls|plz|thanks|thx|ok|okay|cheers|now|too|also|again|ty|mate|buddy|right|then|though|lol|haha|:)|immediately|already|yay|woohoo|phew|finally|yeah|sir|bro|dude|man|x|xx|! / "
+    "for me / would you|ya / will|can|could you / many thanks / in advance"
 )
-
-
 _COURTESIES = 12
 """Maximum number of courtesies that are skipped in a row. A text of nothing else is no command."""
 
@@ -195,16 +119,11 @@ def opened(keys: Keys, place: int = 0) -> int:
     none.
     """
     for _ in range(_COURTESIES):
-        if (found := _POLITE.at(keys, place)) is None:
+        found = _POLITE.at(keys, place)
+        if found is None or keys[place] in ("dont", "do"):
             break
-        if keys[place] in ("dont", "do"):
-            break
-        if (
-            keys[place] in ("i", "id")
-            and (own := head_at(keys, place)) is not None
-            and head_at(keys, place + found[0]) is None
-            and own.sure
-        ):
+        own = head_at(keys, place) if keys[place] in ("i", "id") else None
+        if own is not None and own.sure and head_at(keys, place + found[0]) is None:
             break
         place += found[0]
     return place
@@ -213,7 +132,7 @@ def opened(keys: Keys, place: int = 0) -> int:
 def closed(keys: Keys) -> int:
     """Return the end of the command before trailing courtesies."""
     end = len(keys)
-    while end > 1 and (found := _AFTER.ending(keys, end)) is not None:
+    while end > 1 and (found := _AFTER.ending(keys[max(0, end - 4) : end])) is not None:
         end -= found[0]
     return end
 
@@ -243,7 +162,5 @@ def base_of(past: str) -> str:
         return IRREGULAR[past]
     bare = past.removesuffix("ed")
     bases = (bare, f"{bare}e", bare[:-1], f"{bare[:-1]}y")
-    return next(
-        (base for base in bases if base in ACTIONS),
-        bare if bare != past and stem(bare) == stem(past) else past,
-    )
+    known_base = next((base for base in bases if base in ACTIONS), None)
+    return known_base or (bare if bare != past and stem(bare) == stem(past) else past)

@@ -11,6 +11,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 Doing: TypeAlias = Literal["complete", "delete", "update"]
+Fields: TypeAlias = tuple[tuple[str, str | None], ...]
+"""Values of `update_task`; a due date of None clears it."""
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -22,7 +24,7 @@ class Filter(msgspec.Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        return self == Filter() or self == Filter(status="all")
+        return self in (Filter(), Filter("all"))
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -38,16 +40,11 @@ class Named(msgspec.Struct, frozen=True):
     omit.
     """
 
-    @property
-    def whole(self) -> str:
-        return f"{self.verb} {self.words}" if self.verb else self.words
-
 
 class Every(msgspec.Struct, frozen=True):
-    """Tasks that match a filter: all of them, or the first `first`."""
+    """All tasks that match a filter."""
 
     filter: Filter
-    first: int | None = None
 
 
 Target: TypeAlias = Named | Every
@@ -59,9 +56,7 @@ class AddTask(msgspec.Struct, frozen=True, kw_only=True):
     priority: str | None = None
     due: str | None = None
     bare: bool = False
-    """True if no word asked for adding, so that an existing task with this title is updated
-    instead.
-    """
+    """True if no word asked for adding, so that an existing task with this title is updated."""
 
 
 class Show(msgspec.Struct, frozen=True):
@@ -69,13 +64,11 @@ class Show(msgspec.Struct, frozen=True):
 
 
 class TaskChange(msgspec.Struct, frozen=True):
-    """Change of the referenced tasks. `fields` are those of `update_task`; a due date of None
-    clears it.
-    """
+    """Change of the referenced tasks."""
 
     doing: Doing
     target: Target
-    fields: tuple[tuple[str, str | None], ...] = ()
+    fields: Fields = ()
     later: int = 0
     """Number of days by which the due date is postponed."""
     unsure: bool = False
@@ -110,22 +103,24 @@ class Missing(msgspec.Struct, frozen=True):
     what: str
     wants: Literal["title", "task", "value", "any"] = "any"
     doing: Doing | None = None
-    fields: tuple[tuple[str, str | None], ...] = ()
+    fields: Fields = ()
     target: Target | None = None
     field: str = ""
     """Missing field: title, due or priority."""
 
+    @property
+    def question(self) -> Say:
+        return Say("unclear", f"Could you provide more details about {self.what}?")
 
-def unclear(what: str) -> Say:
-    """Return a reply that asks for more details about `what`."""
-    return Say("unclear", f"Could you provide more details about {what}?")
+
+Wishes: TypeAlias = list[Wish | Missing]
 
 
 class Understood(msgspec.Struct, frozen=True):
     """All wishes of one message, in order: actions, or a single reply."""
 
     wishes: tuple[Wish, ...] = ()
-    missing: tuple[Missing, ...] = ()
-    """Incomplete wishes. If there are any, `wishes` is the question about the first."""
     whole: tuple[Wish | Missing, ...] = ()
-    """All wishes including incomplete ones, for an answer to complete."""
+    """All wishes including incomplete ones, for an answer to complete. If there are incomplete
+    ones, `wishes` is the question about the first.
+    """

@@ -1,58 +1,169 @@
-"""Tokenization of a text: each word with its position, comparison key, and following stop.
+"""Tokenization of a text, tables of phrases, and typing errors.
 
-Quoted text is one word that matches no table. The meaning of words is elsewhere. All functions are
-linear in the text. Entry points: `words_of`, `phrase`.
+A pattern is words with `|` between alternatives and `?` after an optional one: "mark|set it? as
+done"; " / " separates patterns. Patterns are not expanded: a few represent thousands of phrases.
+Quoted text is one word that matches no table. Misspelt days and field names get the key of the word
+that they mean. All functions are linear in the text. Entry points: `words_of`, `phrase`, `Phrases`.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from treadle.apps.assistant.language.phrases import known
+from treadle.apps.assistant.matching import distance
+
+T = TypeVar("T")
+Keys: TypeAlias = Sequence[str]
+Pattern: TypeAlias = tuple[tuple[frozenset[str], bool], ...]
+"""Alternatives for each word, with True if the word is optional."""
+Row: TypeAlias = tuple[Pattern, T]
+
+
+def known(words: str) -> frozenset[str]:
+    """Return the words of a text as a set."""
+    return frozenset(words.split())
+
+
+def numbered(words: str, start: int = 0) -> dict[str, int]:
+    """Return the numbers of the words, which commas separate if they mean the same."""
+    groups = enumerate(words.split(), start)
+    return {word: number for number, group in groups for word in group.split(",")}
+
+
+def pattern_of(text: str) -> Pattern:
+    parts = [(part.removesuffix("?"), part.endswith("?")) for part in text.split()]
+    return tuple((frozenset(words.split("|")), optional) for words, optional in parts)
+
+
+class Phrases(Generic[T]):
+    """Table of patterns with their meanings. Of matches with equal length, the first one counts."""
+
+    def __init__(self, table: Mapping[str, T]) -> None:
+        self._from: dict[str, list[Row[T]]] = {}
+        self._to: dict[str, list[Row[T]]] = {}
+        for text, value in table.items():
+            for pattern in map(pattern_of, text.split(" / ")):
+                _file(self._from, pattern, value)
+                _file(self._to, pattern[::-1], value)
+
+    @classmethod
+    def plain(cls: type[Phrases[str]], patterns: str) -> Phrases[str]:
+        """Return a table of patterns without meanings."""
+        return cls({patterns: ""})
+
+    def at(self, keys: Keys, place: int = 0) -> tuple[int, T] | None:
+        """Return the length of the longest phrase at `place`, and its meaning."""
+        rows = self._from.get(keys[place], ()) if place < len(keys) else ()
+        return _longest(rows, keys, place, 1)
+
+    def ending(self, keys: Keys) -> tuple[int, T] | None:
+        """Return the length of the longest phrase at the end, and its meaning."""
+        return _longest(self._to.get(keys[-1], ()), keys, len(keys) - 1, -1) if keys else None
+
+    def whole(self, keys: Keys) -> T | None:
+        rows = self._from.get(keys[0], ()) if keys else ()
+        return next((v for one, v in rows if len(keys) in _lengths(one, keys, 0, 1)), None)
+
+    def begins_with(self, key: str) -> bool:
+        return key in self._from
+
+
+def _file(table: dict[str, list[Row[T]]], pattern: Pattern, value: T) -> None:
+    """File a pattern under each word with which it may begin."""
+    required = next((i for i, (_, optional) in enumerate(pattern) if not optional), len(pattern))
+    for word in frozenset[str]().union(*(words for words, _ in pattern[: required + 1])):
+        table.setdefault(word, []).append((pattern, value))
+
+
+def _longest(rows: Iterable[Row[T]], keys: Keys, place: int, step: int) -> tuple[int, T] | None:
+    best: tuple[int, T] | None = None
+    for pattern, value in rows:
+        most = max(_lengths(pattern, keys, place, step), default=0)
+        if most > (best[0] if best is not None else 0):
+            best = most, value
+    return best
+
+
+def _lengths(pattern: Pattern, keys: Keys, place: int, step: int) -> set[int]:
+    """Return the lengths that a match at `place` can have; empty without a match."""
+    lengths = {0}
+    for words, optional in pattern:
+        places = ((n, place + n * step) for n in lengths)
+        ahead = {n + 1 for n, at in places if 0 <= at < len(keys) and keys[at] in words}
+        lengths = ahead | lengths if optional else ahead
+        if not lengths:
+            break
+    return lengths
+
+
+@lru_cache(maxsize=4096)
+def near(word: str, words: tuple[str, ...]) -> str | None:
+    """Return the word of the list that is closest to `word`; None if none is close, or several are
+    equally close. From seven letters two errors are accepted; three letters may only be swapped.
+    """
+    if not 3 <= len(word) <= 16 or not word.isalpha():
+        return None
+    most = 2 if len(word) >= 7 else 1
+    # The first letter is rarely wrong.
+    likely = [other for other in words if word[0] == other[0] or word[:2] == other[1::-1]]
+    away = {
+        other: distance(word, other, most)
+        for other in likely
+        if len(word) > 3 or sorted(word) == sorted(other)
+    }
+    closest = [other for other, count in away.items() if count == min(away.values()) <= most]
+    return closest[0] if len(closest) == 1 else None
+
+
+# ---------------------------------------------------------------- tokens
 
 QUOTED = '"'
 """Key of every quoted text."""
-_PAIRS = {'"': '"', "“": "”", "„": "“”", "«": "»", "\u2018": "\u2019", "'": "'", "`": "`"}
-_INNER = ("'", "\u2018")
-"""Characters that may be apostrophes. As quotes they open before a word and close after one."""
 _APOSTROPHES = str.maketrans("", "", "'\u2019\u2018`\u00b4\u02bc")
 _LEADING = "([{<*•·\u2013—→>~¿¡"
 _TRAILING = ",;.!?:)]}>…*~。,、"
-_STOPS = {
-    ",": ",",
-    "、": ",",
-    ":": ":",
-    "?": "?",
-    ";": "\n",
-    ".": ".",
-    "!": ".",
-    "…": ".",
-    "。": ".",
-}
-_ARROWS = known("-> => --> → ⇒ ➜")
-_SHORT = known(
-    """dr mr mrs ms st vs eg ie approx jan feb mar apr jun jul aug sep sept oct nov dec prof inc ltd no nr"""
+_STOPS = dict(zip(",、:?;.!…。", ",,:?\n....", strict=True))
+_QUOTE = (
+    '"[^"]{1,1000}"|“[^”]{1,1000}”|„[^“”]{1,1000}[“”]|«[^»]{1,1000}»|`[^`]{1,1000}`'
+    r"|['\u2018](?:[^'\u2019]|['\u2019](?=\w)){1,1000}(?<=\S)['\u2019](?!\w)"
 )
-_BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
-_OPENERS = {close: opener for opener, close in _BRACKETS.items()}
-_RUN = re.compile(r"\S+")
-_JOINED = re.compile(r"[^,;]+[,;]?")
+"""Quoted texts. An apostrophe opens one before a word, and closes one after a word."""
+_TOKEN = re.compile(
+    rf"(?:[(\[{{]*(?P<quote>{_QUOTE})(?P<after>[{re.escape(_TRAILING)}]*)"
+    r"|(?P<run>\S(?:(?<![:,(=])\S|(?<=[:,(=])[^\s\"“„«\u2018'`])*))(?P<gap>\s*)"
+)
+_JOINED = re.compile(r"[^,;]+[,;]?|[,;]")
 _COLON = re.compile(
-    r"(?i)(todo|to-do|tasks?|add|new|reminder|note|notes|description|due|priority|title):(?=[^\s:/])"
+    r"(?i)(?:todo|to-do|tasks?|add|new|reminder|notes?|description|due|priority|title):(?=[^\s:/])"
 )
+_ARROWS = known("-> => --> → ⇒ ➜")
+_SHORT = known("dr mr mrs ms st vs eg ie jan feb mar apr jun jul aug sep sept oct nov dec prof no")
+_BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
+_MENDED = (
+    *("tomorrow", "wednesday", "thursday", "saturday", "tuesday", "monday", "friday", "sunday"),
+    *("today", "yesterday", "tonight", "priority", "deadline", "description"),
+    *("completed", "finished"),
+)
+_TYPED = {
+    "dne": "done", "doen": "done", "compelte": "complete", "complet": "complete", "prioirty": "priority",
+    "prority": "priority", "priorty": "priority", "taks": "tasks", "tsak": "task", "tasl": "task", "tsk": "task",
+}  # fmt: skip
 
 
 class Token(NamedTuple):
     text: str
     """Original text without surrounding punctuation; for quoted text the content of the quotes."""
     key: str
-    """Casefolded key without apostrophes."""
+    """Casefolded key without apostrophes and typing errors."""
     start: int
     end: int
     place: int
+    source: str
+    """Text that contains the word."""
     stop: str = ""
     """Stop after the word: none, `,` `:` `?`, `.` for a sentence, or a line feed."""
 
@@ -61,17 +172,21 @@ class Token(NamedTuple):
         return self.key == QUOTED
 
 
-Words = Sequence[Token]
+Words: TypeAlias = Sequence[Token]
 
 
 def key_of(text: str) -> str:
     """Return the comparison key: NFKC, casefolded, without invisible characters and apostrophes."""
-    folded = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES)).casefold()
-    return (
-        folded
-        if folded.isascii()
-        else "".join(c for c in folded if unicodedata.category(c) != "Cf").translate(_APOSTROPHES)
-    )
+    key = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES)).casefold()
+    if key.isascii():
+        return key
+    return "".join(c for c in key if unicodedata.category(c) != "Cf").translate(_APOSTROPHES)
+
+
+def _mended(key: str) -> str:
+    if len(key) < 5 or key == "sundae" or key.removesuffix("s") in _MENDED:
+        return _TYPED.get(key, key)
+    return _TYPED.get(key) or near(key, _MENDED) or key
 
 
 def keys_of(words: Words) -> list[str]:
@@ -80,125 +195,52 @@ def keys_of(words: Words) -> list[str]:
 
 def words_of(text: str) -> list[Token]:
     words: list[Token] = []
-    place, closers = 0, _Closers(text)
-    while (run := _RUN.search(text, place)) is not None:
-        at = run.start()
-        while at < run.end() and text[at] in "([{":
-            at += 1
-        if (
-            at < run.end()
-            and text[at] in _PAIRS
-            and (close := closers.after(text[at], at)) is not None
-        ):
-            words.append(Token(text[at + 1 : close].strip(), QUOTED, at, close + 1, len(words)))
-            place = _after_quote(text, close + 1, words)
+    for found in _TOKEN.finditer(text):
+        if (quote := found["quote"]) is not None:
+            if inner := quote[1:-1].strip():
+                words.append(Token(inner, QUOTED, *found.span("quote"), len(words), text))
+            _stop(words, found["after"])
         else:
-            end = _next_quote(text, run.start(), run.end(), closers)
-            _add_run(text, run.start(), end, words)
-            place = end
-        _end_line(text, place, words)
+            _add_run(text, *found.span("run"), words)
+        if words and "\n" in found["gap"] and words[-1].stop != "?":
+            words[-1] = words[-1]._replace(stop="\n")
     return words
 
 
-class _Closers:
-    """Positions of closing quotes. A kind that does not occur again is not searched again, which
-    keeps all searches together linear.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._none_after: dict[str, int] = {}
-
-    def after(self, opener: str, at: int) -> int | None:
-        if self._none_after.get(opener, len(self._text)) <= at:
-            return None
-        place, wanted = at + 1, _PAIRS[opener]
-        while place < len(self._text):
-            found = min((p for c in wanted if (p := self._text.find(c, place)) >= 0), default=-1)
-            if found < 0:
-                break
-            if opener not in _INNER or _closes(self._text, found):
-                return found if self._text[at + 1 : found].strip() else None
-            place = found + 1
-        self._none_after[opener] = at
-        return None
-
-
-def _closes(text: str, at: int) -> bool:
-    return not text[at - 1].isspace() and (at + 1 == len(text) or not text[at + 1].isalnum())
-
-
-def _next_quote(text: str, start: int, end: int, closers: _Closers) -> int:
-    """Return the position of a quote that opens within a run of characters, for example after a
-    colon.
-    """
-    for at in range(start + 1, end):
-        if (
-            text[at] in _PAIRS
-            and text[at - 1] in ":,(="
-            and closers.after(text[at], at) is not None
-        ):
-            return at
-    return end
-
-
-def _after_quote(text: str, place: int, words: list[Token]) -> int:
-    while place < len(text) and text[place] in _TRAILING:
-        words[-1] = _stopped(words[-1], text[place])
-        place += 1
-    return place
+def _stop(words: list[Token], marks: str) -> None:
+    for mark in marks:
+        if words and words[-1].stop != "?" and mark in _STOPS:
+            words[-1] = words[-1]._replace(stop=_STOPS[mark])
 
 
 def _add_run(text: str, start: int, end: int, words: list[Token]) -> None:
+    if (colon := _COLON.match(text, start, end)) is not None:
+        _add_word(text, start, colon.end(), words)
+        start = colon.end()
     run = text[start:end]
-    if (colon := _COLON.match(run)) is not None:
-        _add_word(text, start, start + colon.end(), words)
-        start += colon.end()
-        run = text[start:end]
-    if "," in run[:-1] and not any(c.isdigit() for c in run):
-        for piece in _JOINED.finditer(run):
-            _add_word(text, start + piece.start(), start + piece.end(), words)
-    else:
-        _add_word(text, start, end, words)
+    is_list = "," in run[:-1] and not any(c.isdigit() for c in run)
+    pieces = [found.span() for found in _JOINED.finditer(run)] if is_list else [(0, len(run))]
+    for first, last in pieces:
+        _add_word(text, start + first, start + last, words)
 
 
 def _add_word(text: str, start: int, end: int, words: list[Token]) -> None:
     first, last = start, end
-    if text[start:end] in _ARROWS:
-        words.append(Token(text[start:end], text[start:end], start, end, len(words)))
-        return
-    while first < last and text[first] in _LEADING:
-        first += 1
-    while last > first and text[last - 1] in _TRAILING:
-        last -= 1
+    if text[start:end] not in _ARROWS:
+        while first < last and text[first] in _LEADING:
+            first += 1
+        while last > first and text[last - 1] in _TRAILING:
+            last -= 1
     if first == last:  # punctuation alone, such as a dash or a smiley
-        if words and text[start] in _STOPS:
-            words[-1] = _stopped(words[-1], text[start])
-        return
-    word = Token(
-        text[first:last], key_of(text[first:last]) or text[first:last], first, last, len(words)
-    )
-    for mark in text[last:end]:
-        if not (
-            mark == "." and (word.key in _SHORT or (len(word.key) == 1 and word.key.isalpha()))
-        ):
-            word = _stopped(word, mark)
-    words.append(word)
+        return _stop(words, text[start])
+    bare = text[first:last]
+    key = _mended(key_of(bare) or bare)
+    words.append(Token(bare, key, first, last, len(words), text))
+    short = key in _SHORT or (len(key) == 1 and key.isalpha())
+    return _stop(words, text[last:end].replace(".", "") if short else text[last:end])
 
 
-def _stopped(word: Token, mark: str) -> Token:
-    stop = _STOPS.get(mark, word.stop)
-    return word if word.stop == "?" else word._replace(stop=stop)
-
-
-def _end_line(text: str, place: int, words: list[Token]) -> None:
-    if words and place < len(text) and words[-1].stop != "\n":
-        after = _RUN.search(text, place)
-        if "\n" in text[place : after.start() if after else len(text)]:
-            words[-1] = words[-1]._replace(stop="?" if words[-1].stop == "?" else "\n")
-
-
-def phrase(text: str, words: Words) -> str:
+def phrase(words: Words) -> str:
     """Return the words as they were written: a single quoted text without its quotes, spaces
     collapsed.
     """
@@ -208,24 +250,19 @@ def phrase(text: str, words: Words) -> str:
     first = 0
     for i, word in enumerate(words):
         if i + 1 == len(words) or words[i + 1].place != word.place + 1:
-            start, end = _with_brackets(text, words[first].start, word.end)
-            pieces.append(" ".join(text[start:end].split()))
+            start, end = _with_brackets(word.source, words[first].start, word.end)
+            pieces.append(" ".join(word.source[start:end].split()))
             first = i + 1
     return " ".join(pieces)
 
 
 def _with_brackets(text: str, start: int, end: int) -> tuple[int, int]:
     """Extend the span to brackets that match one inside: "<b>" is not "b"."""
-    while (
-        start
-        and (close := _BRACKETS.get(text[start - 1])) is not None
-        and close in text[start : end + 1]
-    ):
+    while start and _BRACKETS.get(text[start - 1], "\0") in text[start : end + 1]:
         start -= 1
-    while (
-        end < len(text)
-        and (opener := _OPENERS.get(text[end])) is not None
-        and text.count(opener, start, end) > text.count(text[end], start, end)
-    ):
+    openers = {close: opener for opener, close in _BRACKETS.items()}
+    while end < len(text) and (opener := openers.get(text[end])) is not None:
+        if text.count(opener, start, end) <= text.count(text[end], start, end):
+            break
         end += 1
     return start, end
