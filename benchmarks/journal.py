@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,6 +41,7 @@ from treadle.testing import ScriptedModel
 from treadle.types import Effect, Outcome, StopReason, Usage
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
+KEY = bytes(range(32))
 APPENDS = 3000
 RUNS = 16
 LISTED = 10_000
@@ -182,9 +183,12 @@ async def plain_cpu(folder: Path) -> float:
 
 
 async def alone(
-    folder: Path, effect: Effect = "pure", clock: Callable[[], float] = time.perf_counter
+    folder: Path,
+    effect: Effect = "pure",
+    clock: Callable[[], float] = time.perf_counter,
+    keys: Sequence[bytes] = (),
 ) -> float:
-    journal = SqliteJournal.open(folder / "journal.db")
+    journal = SqliteJournal.open(folder / "journal.db", keys=keys)
     writer = await journal.begin(started("run_1"))
     prepared = appends(APPENDS, effect)
     begun = clock()
@@ -201,6 +205,14 @@ async def alone_cpu(folder: Path) -> float:
 
 async def alone_once(folder: Path) -> float:
     return await alone(folder, "once")
+
+
+async def alone_encrypted(folder: Path) -> float:
+    return await alone(folder, keys=[KEY])
+
+
+async def alone_encrypted_cpu(folder: Path) -> float:
+    return await alone(folder, clock=time.process_time, keys=[KEY])
 
 
 async def together(folder: Path) -> float:
@@ -248,24 +260,28 @@ async def _fill(path: Path) -> None:
     await journal.aclose()
 
 
-async def loading(folder: Path) -> float:
+async def loading(folder: Path, keys: Sequence[bytes] = ()) -> float:
     """Return the milliseconds to load a run of 1,000 turns, including opening the file and the
     takeover.
     """
     path = folder / "journal.db"
-    first = SqliteJournal.open(path)
+    first = SqliteJournal.open(path, keys=keys)
     writer = await first.begin(started("run_1"))
     for entries in appends(2000):
         await writer.append(entries)
     await first.aclose()
     begun = time.perf_counter()
-    journal = SqliteJournal.open(path)
+    journal = SqliteJournal.open(path, keys=keys)
     await journal.take_over("run_1")
     state = await journal.load("run_1")
     took = time.perf_counter() - begun
     assert len(state.context.history) == 2001
     await journal.aclose()
     return took * 1000
+
+
+async def loading_encrypted(folder: Path) -> float:
+    return await loading(folder, [KEY])
 
 
 async def conversation(folder: Path) -> float:
@@ -356,6 +372,9 @@ ROWS = [
     Row("the same, closed", "MB", 2, size_closed),
     Row("`ensure` of a finished run", "ms", 1, ensured),
     Row("the same, CPU", "ms", 1, ensured_cpu),
+    Row("one append, one run, encrypted", "ms", 0, alone_encrypted),
+    Row("one append, one run, encrypted, CPU", "ms", 0, alone_encrypted_cpu),
+    Row("a run of 1,000 turns, encrypted, taken over and loaded", "ms", 0, loading_encrypted),
 ]
 
 

@@ -129,7 +129,10 @@ REFERENCE: Mapping[str, tuple[str, Sequence[str]]] = {
             "treadle.models.deltas",
         ),
     ),
-    "journal": ("The journal", ("treadle.Journal",)),
+    "journal": (
+        "The journal",
+        ("treadle.Journal", "treadle.journal.open_journal", "treadle.journal.encrypt_journal"),
+    ),
     "evaluation": (
         "Evaluation",
         (

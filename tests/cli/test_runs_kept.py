@@ -281,3 +281,19 @@ def test_parts_that_ended_runs_have_left_are_ended_and_deleted_with_them(cli: Cl
     assert {row["status"] for row in rows(cli, *other(cli))} == {"finished"}
     assert cli(*prune).code == 0
     assert rows(cli, *other(cli)) == [], "they have been over for long enough now"
+
+
+# ---------------------------------------------------------------- encrypt
+
+
+def test_a_journal_is_encrypted_and_read_with_its_key_only(cli: Cli) -> None:
+    key = bytes(range(32)).hex()
+    assert cli("run", "Zwiebelfisch", "--model", cli.script({"text": "ok"})).code == 0
+    refused = cli("runs", "encrypt")
+    assert refused.code == 2
+    assert "set TREADLE_JOURNAL_KEY to a key of 32 bytes: `python -c" in refused.err
+    done = cli("runs", "encrypt", TREADLE_JOURNAL_KEY=key)
+    assert done.out.startswith("Encrypted ")
+    assert b"Zwiebelfisch" not in (cli.home / ".treadle" / "journal.db").read_bytes()
+    assert "is encrypted: set TREADLE_JOURNAL_KEY" in cli("runs", "list").err
+    assert "Zwiebelfisch" in cli("runs", "export", "last", TREADLE_JOURNAL_KEY=key).out

@@ -6,6 +6,7 @@ What the stories are stands in stories.py; the switches that take a guard away, 
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from treadle import Agent, AgentError, RunResult, Runtime
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal
 from treadle.journal.sqlite import SqliteJournal
+from treadle.journal.tables.sealing import KEY, keys_in
 from treadle.messages.events import Event, ToolCallStart, ToolProgress
 from treadle.runtime.children import open_below
 from treadle.runtime.run_stream import RunStream
@@ -54,6 +56,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Where the process stops itself, as stories.py knows the places."""
     force: bool = False
     """`go on` takes runs away from processes that are alive."""
+    key: str = ""
+    """With which the journal is encrypted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ def drive(task: Task) -> None:
     could not begin.
     """
     sabotage(task.without, postgres=bool(task.url))
+    if task.key:
+        os.environ[KEY] = task.key
     if task.do == "examine":
         anyio.run(_examine, task)
         return
@@ -115,7 +121,9 @@ def _opened(task: Task) -> Journal:
     return (
         open_journal(task.url, lease_s=task.lease_s)
         if task.url
-        else SqliteJournal.open(task.journal, busy_timeout_s=task.busy_timeout_s)
+        else SqliteJournal.open(
+            task.journal, busy_timeout_s=task.busy_timeout_s, keys=keys_in(os.environ)
+        )
     )
 
 

@@ -83,8 +83,8 @@ def _lose_answers() -> None:
 
     append_all, lost = lane.append_all, itertools.count()
 
-    def lose(db: Any, appends: Any) -> set[int]:
-        stood = append_all(db, appends)
+    def lose(db: Any, appends: Any, seal: Any) -> set[int]:
+        stood = append_all(db, appends, seal)
         if next(lost) % 2 == 0:
             db.close()
             raise psycopg.OperationalError("the connection was lost")

@@ -14,7 +14,7 @@ import apsw
 
 from tests.crash.sabotage_postgres import OF_POSTGRES
 from treadle.journal.entries import Entry, ToolFinished, ToolStarted
-from treadle.journal.sqlite import driving, journal, schema
+from treadle.journal.sqlite import driving, encrypting, schema
 from treadle.journal.sqlite.database import cursor_of
 from treadle.journal.tables.driving import Hold
 from treadle.loop import recorder as pen
@@ -86,7 +86,7 @@ def _without_index() -> None:
         make_ready(connection, path, busy_timeout_s=busy_timeout_s)
         cursor_of(connection).execute("drop index if exists one_result").fetchall()
 
-    journal.make_ready = without
+    encrypting.make_ready = without
 
 
 def _without_barrier() -> None:

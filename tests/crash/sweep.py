@@ -16,6 +16,7 @@ import msgspec
 
 from tests.crash.accounts import Bounds
 from tests.crash.checker import Verdict, check
+from tests.crash.decrypted import decrypted
 from tests.crash.drive import Task
 from tests.crash.nursery import Ended, Nursery
 from tests.crash.postgres import ChaosServer
@@ -66,14 +67,16 @@ def sweep(
     without: tuple[Guard, ...] = (),
     at: Iterable[int] | None = None,
     server: ChaosServer | None = None,
+    key: bytes = b"",
 ) -> Swept:
     """One crash each: at the first boundary, at the second, and so on until the run survives.
 
-    `at`: only at these. `server`: over PostgreSQL.
+    `at`: only at these. `server`: over PostgreSQL. `key`: of an encrypted file.
     """
     swept = Swept()
     for number in at if at is not None else range(1, MOST):
         stage = Stage(nursery, folder / f"{number}", story, without, server)
+        stage.encrypt(key)
         ended = stage.start(crash_at=number)
         swept.points += ended.killed
         stage.judge(swept, ended, crashes=int(ended.killed))
@@ -129,12 +132,17 @@ class Stage:
         self.journal, self.witness = folder / "journal.db", folder / "witness"
         self.story = STORIES[story]
         self.url = "" if server is None else server.journal()
-        self._nursery, self._server = nursery, server
+        self._nursery, self._server, self._key = nursery, server, b""
         self.bounds = Bounds()
         """Change it where processes are robbed of their journal."""
         self.task = Task(
             journal=self.journal, witness=self.witness, story=story, without=without, url=self.url
         )
+
+    def encrypt(self, key: bytes) -> None:
+        """Before the first process."""
+        self._key = key
+        self.task = msgspec.structs.replace(self.task, key=key.hex())
 
     def start(self, *, crash_at: int = 0) -> Ended:
         return self._drive(self.task, crash_at)
@@ -178,7 +186,8 @@ class Stage:
             )
         if last.code or last.said:
             swept.wrong(place, "replay", f"the journal cannot be examined: {last.said}")
-        verdict = check(self.url or self.journal, self.witness, bounds=self.bounds)
+        journal = decrypted(self.journal, self._key) if self._key else self.url or self.journal
+        verdict = check(journal, self.witness, bounds=self.bounds)
         if self._server is not None:
             self._server.drop(self.url)
         if verdict.asked > (

@@ -28,6 +28,14 @@ def test_one_once_call_after_the_other_is_unknown_where_it_was_cut_and_happens_o
     assert max(swept.unknown_at_once) == 1
 
 
+def test_a_run_in_an_encrypted_journal_goes_on_wherever_it_is_killed(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    swept = sweep(nursery, tmp_path, "one", at=range(1, MOST, 2), key=bytes(range(32)))
+    assert not swept.violations
+    assert 0 < swept.had_happened < swept.unknown
+
+
 def test_parallel_once_calls_may_all_be_unknown(nursery: Nursery, tmp_path: Path) -> None:
     swept = sweep(nursery, tmp_path, "parallel", at=range(1, MOST, 2))
     assert not swept.violations

@@ -35,13 +35,16 @@ runs over several.
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
 from treadle.config.plugins import load_plugin
 from treadle.errors import AgentError
 from treadle.journal.journal import Journal
+from treadle.journal.tables.sealing import KEY, checked_keys, keys_in
 
 Durability = Literal["process", "power"]
 LEASE_S: Final = 15.0
@@ -49,14 +52,20 @@ INSTALL: Final = "pip install 'treadle[postgres]'"
 
 
 def open_journal(
-    url: str, *, durability: Durability = "process", lease_s: float = LEASE_S
+    url: str,
+    *,
+    durability: Durability = "process",
+    lease_s: float = LEASE_S,
+    keys: Sequence[bytes] | None = None,
 ) -> Journal:
     """Open the journal at a URL: `memory:`, `sqlite:///FILE` (relative; `sqlite:////FILE` from the
     root), `postgresql://USER:PASSWORD@HOST/DATABASE`, `postgresql+shards:///FILE` (a file that
     lists several databases), or `NAME:…` of a plug-in.
 
     `lease_s`: with PostgreSQL, seconds after its last renewal for which a process keeps its runs;
-    afterwards another process can take them over. Raises AgentError(invalid) if the journal cannot
+    afterwards another process can take them over. `keys`: keys of 32 bytes that encrypt its text;
+    the first encrypts, all decrypt. None: those of the environment, `TREADLE_JOURNAL_KEY` and
+    `TREADLE_JOURNAL_OLD_KEYS`; without a key, the text is not encrypted. Raises AgentError(invalid) if the journal cannot
     be opened; blocks while a server is queried.
     """
     if durability not in get_args(Durability):
@@ -66,6 +75,7 @@ def open_journal(
             "invalid",
             (f"a journal needs a URL, not a {type(url).__name__}: pass f'sqlite:///{{path}}'"),
         )
+    keys = keys_in(os.environ) if keys is None else checked_keys(keys)
     scheme, colon, rest = url.partition(":")
     if scheme == "memory" and colon and not rest:
         from treadle.journal.memory.journal import MemoryJournal  # noqa: PLC0415  each leaf is loaded when it is used
@@ -74,12 +84,14 @@ def open_journal(
     if scheme == "sqlite" and rest.startswith("///") and len(rest) > len("///"):
         from treadle.journal.sqlite import SqliteJournal  # noqa: PLC0415  as above
 
-        return SqliteJournal.open(Path(rest[3:]).expanduser(), durability=durability)
+        return SqliteJournal.open(Path(rest[3:]).expanduser(), durability=durability, keys=keys)
     if scheme == "postgresql+shards" and rest.startswith("///") and len(rest) > len("///"):
-        return _sharded(Path(rest[3:]).expanduser(), lease_s)
+        return _sharded(Path(rest[3:]).expanduser(), lease_s, keys)
     if scheme in ("postgresql", "postgres") and rest.startswith("//"):
-        return _postgres(url, durability, lease_s)
+        return _postgres(url, durability, lease_s, keys)
     if colon and (plugin := load_plugin("journals", scheme)) is not None:
+        if keys:
+            raise _does_not_encrypt(url)
         return cast("Journal", plugin.called(url, durability=durability, lease_s=lease_s))
     instead = (
         f"'sqlite:///{url}'"
@@ -89,20 +101,54 @@ def open_journal(
     raise AgentError("invalid", f"{_without_password(url)!r} is not a journal URL: use {instead}")
 
 
-def _postgres(url: str, durability: Durability, lease_s: float) -> Journal:
+def encrypt_journal(url: str, *, keys: Sequence[bytes] | None = None) -> int:
+    """Encrypt everything in a journal with the first key, and return the number of values that were
+    not: of a journal in plain text all, after a change of keys those under older ones. Blocks.
+
+    `keys`: as in `open_journal`. Raises AgentError(invalid) for a missing or wrong key, and for a
+    journal that does not encrypt; AgentError(busy) if a process uses the journal.
+    """
+    keys = keys_in(os.environ) if keys is None else checked_keys(keys)
+    scheme, _, rest = url.partition(":")
+    if scheme == "sqlite" and rest.startswith("///"):
+        from treadle.journal.sqlite.encrypting import encrypt as encrypt_file  # noqa: PLC0415  as above
+
+        return encrypt_file(Path(rest[3:]).expanduser().resolve(), keys).values
+    if scheme not in ("postgresql+shards", "postgresql", "postgres"):
+        raise _does_not_encrypt(url)
+    try:
+        from treadle.journal.postgres.encrypting import encrypt  # noqa: PLC0415  as above
+        from treadle.journal.shards.placement import read_list  # noqa: PLC0415  as above
+    except ImportError as e:
+        raise AgentError("invalid", f"a journal in PostgreSQL needs psycopg: {INSTALL}") from e
+    urls = [url]
+    if scheme == "postgresql+shards":
+        urls = [*read_list(Path(rest.removeprefix("///")).expanduser()).urls.values()]
+    return sum(encrypt(one, keys).values for one in urls)
+
+
+def _does_not_encrypt(url: str) -> AgentError:
+    return AgentError(
+        "invalid",
+        f"the journal {_without_password(url)!r} does not encrypt, and there is a key in {KEY}: "
+        "use SQLite or PostgreSQL, or unset the variable",
+    )
+
+
+def _postgres(url: str, durability: Durability, lease_s: float, keys: Sequence[bytes]) -> Journal:
     try:
         from treadle.journal.postgres import PostgresJournal  # noqa: PLC0415  an extra, and 110 ms
     except ImportError as e:
         raise AgentError("invalid", f"a journal in PostgreSQL needs psycopg: {INSTALL}") from e
-    return PostgresJournal.open(url, durability=durability, lease_s=lease_s)
+    return PostgresJournal.open(url, durability=durability, lease_s=lease_s, keys=keys)
 
 
-def _sharded(path: Path, lease_s: float) -> Journal:
+def _sharded(path: Path, lease_s: float, keys: Sequence[bytes]) -> Journal:
     try:
         from treadle.journal.shards import ShardedJournal  # noqa: PLC0415  as above
     except ImportError as e:
         raise AgentError("invalid", f"a journal in PostgreSQL needs psycopg: {INSTALL}") from e
-    return ShardedJournal.open(path, lease_s=lease_s)
+    return ShardedJournal.open(path, lease_s=lease_s, keys=keys)
 
 
 def _without_password(url: str) -> str:

@@ -33,6 +33,7 @@ import psycopg
 
 from treadle.journal.postgres import lane
 from treadle.journal.postgres import writer as writing
+from treadle.journal.tables.sealing import Seal
 
 LONG = "long " * 4000
 
@@ -207,9 +208,9 @@ class Statements:
         self.sizes: list[int] = []
         append_all = lane.append_all
 
-        def counted(db: object, appends: list[object]) -> set[int]:
+        def counted(db: object, appends: list[object], seal: Seal | None) -> set[int]:
             self.sizes.append(len(appends))
-            return append_all(db, appends)  # pyright: ignore[reportArgumentType]  as they came
+            return append_all(db, appends, seal)  # pyright: ignore[reportArgumentType]  as they came
 
         monkeypatch.setattr(lane, "append_all", counted)
 

@@ -157,7 +157,7 @@ async def test_a_role_that_may_append_gets_the_key_when_the_tables_are_upgraded(
 ) -> None:
     postgres_server.sql('CREATE ROLE "an appender"')
     look('grant insert on treadle.runs to "an appender"')
-    look("drop table treadle.notify_key")
+    look("drop table treadle.notify_key, treadle.seal_keys")
     look("alter table treadle.runs drop column agent, drop column user_id, drop column tags")
     look("delete from treadle.versions where version >= 5")
     await open_journal(made).aclose()

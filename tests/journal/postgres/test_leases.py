@@ -23,6 +23,7 @@ from treadle.journal.postgres.appending import PendingEntries
 from treadle.journal.postgres.connections import PostgresServer
 from treadle.journal.postgres.readers import PostgresReaders
 from treadle.journal.postgres.workers import PostgresWorkers
+from treadle.journal.tables.sealing import Seal
 
 EXPIRE = "update treadle.workers set lease_until_us = treadle.now_us() - 1"
 ALIVE = "select lease_until_us > treadle.now_us() from treadle.workers"
@@ -181,8 +182,10 @@ async def test_no_once_call_begins_where_the_run_was_taken_by_force_while_the_an
 ) -> None:
     writer, append_all, calls = await journal.begin(started()), lane.append_all, list[bool]()
 
-    def lost(db: psycopg.Connection, appends: Sequence[PendingEntries]) -> set[int]:
-        stood = append_all(db, appends)
+    def lost(
+        db: psycopg.Connection, appends: Sequence[PendingEntries], seal: Seal | None
+    ) -> set[int]:
+        stood = append_all(db, appends, seal)
         if not calls:
             calls.append(True)
             look("update treadle.runs set fence = fence + 1, owner = null")

@@ -43,6 +43,10 @@ COMMANDS = {
     ),
     "export": ("treadle.cli.runs.export:export", "Print a run as JSON lines."),
     "import": ("treadle.cli.runs.import_:import_", "Import a run that `runs export` wrote."),
+    "encrypt": (
+        "treadle.cli.runs.encrypt:encrypt",
+        "Encrypt a journal, or change its key.",
+    ),
     "prune": ("treadle.cli.runs.prune:prune", "Delete old runs, after showing what that frees."),
 }
 

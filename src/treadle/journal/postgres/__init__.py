@@ -8,6 +8,7 @@ search: database.py, words.py, indexing.py. Entry point: `PostgresJournal` in jo
 
     channels.py          encoding of notifications
     checkup.py           checks for `treadle doctor`
+    encrypting.py        keys of the journal, and its encryption
     lane.py              a thread's connection and its work
     notification_connection.py  a connection that sends and receives notifications
     pending_work.py      appends and transactions, with their known state

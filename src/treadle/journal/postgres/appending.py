@@ -14,7 +14,8 @@ from treadle.journal.postgres.database import call_of
 from treadle.journal.tables.bodies import whole
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.driving import Hold
-from treadle.journal.tables.rows import EntryRow, bodies
+from treadle.journal.tables.rows import EntryRow, bodies, place_of, sealed_row
+from treadle.journal.tables.sealing import Seal
 
 _ADVANCED: Final[LiteralString] = """
 with given as (
@@ -103,7 +104,9 @@ class PendingEntries:
         return bodies(db, self.mark.num, after=head, to=head + count) == sent
 
 
-def append_all(db: psycopg.Connection, appends: Sequence[PendingEntries]) -> set[int]:
+def append_all(
+    db: psycopg.Connection, appends: Sequence[PendingEntries], seal: Seal | None = None
+) -> set[int]:
     """Append at most one batch per run. Returns the numbers of the runs whose append is stored; the
     others were rejected, and nothing of theirs was written.
 
@@ -112,6 +115,12 @@ def append_all(db: psycopg.Connection, appends: Sequence[PendingEntries]) -> set
     lines = [
         (append.mark.num, seq, row) for append in appends for seq, row in enumerate(append.rows, 1)
     ]
+    if seal is not None:
+        heads = {append.mark.num: append.mark.head for append in appends}
+        lines = [
+            (run, seq, sealed_row(seal, place_of(run, heads[run] + seq), row, call_of))
+            for run, seq, row in lines
+        ]
     values: list[object] = [
         _numbers(append.mark.num for append in appends),
         _numbers(append.mark.fence for append in appends),

@@ -20,7 +20,7 @@ _COMMIT: Final[LiteralString] = "select pg_logical_emit_message(true, 'treadle',
 """Statement that writes only to the server's log, and is committed as an append is."""
 
 _MAY_WRITE: Final[LiteralString] = """
-select count(*) from pg_class where relnamespace = 'treadle'::regnamespace and relkind = 'r' and relname not in ('versions', 'notify_key')
+select count(*) from pg_class where relnamespace = 'treadle'::regnamespace and relkind = 'r' and relname not in ('versions', 'notify_key', 'seal_keys')
 and not (has_table_privilege(oid, 'insert') and has_table_privilege(oid, 'update') and has_table_privilege(oid, 'delete'))
 """
 """Query for the number of tables that this user cannot change."""

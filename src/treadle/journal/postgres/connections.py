@@ -25,6 +25,7 @@ from treadle.journal.postgres.database import cursor_of
 from treadle.journal.postgres.failures import place_of, secrets_of, translated, unusable
 from treadle.journal.postgres.silence import SILENT_S, SilenceDetector, hang_up
 from treadle.journal.tables.database import Cursor
+from treadle.journal.tables.sealing import Seal
 
 PATIENCE_S: Final = 30.0
 """Seconds for which an open journal retries an unreachable server."""
@@ -237,10 +238,10 @@ def within(db: psycopg.Connection, seconds: float) -> Generator[None]:
         timer.join()
 
 
-def begin(db: psycopg.Connection, *, reading: bool = False) -> Cursor:
+def begin(db: psycopg.Connection, seal: Seal | None = None, *, reading: bool = False) -> Cursor:
     """Begin a transaction in which table names need no schema. Raises psycopg.Error."""
     db.execute(_BEGIN_READING if reading else _BEGIN, prepare=False)
-    return cursor_of(db)
+    return cursor_of(db, seal)
 
 
 def end(db: psycopg.Connection) -> None:

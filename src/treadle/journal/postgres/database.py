@@ -14,7 +14,9 @@ import psycopg
 from psycopg import errors
 
 from treadle.journal.postgres.words import VectorWords
+from treadle.journal.session_names import NEW_SESSION
 from treadle.journal.tables.database import Cursor, Dialect
+from treadle.journal.tables.sealing import Seal
 
 _ROWS_FIRST, _ROWS_MOST = 16, 512
 """Number of rows of a stream fetched at a time."""
@@ -39,10 +41,35 @@ def _held(what: str) -> str:
     return f"treadle {what!r}"
 
 
+_LOCK_ALL = "lock table runs, entries, blobs, cuts, sessions, session_entries, said in access exclusive mode"
+_SEALED = {
+    "said": "false",
+    "entries": "treadle.is_sealed(body)",
+    "blobs": "treadle.is_sealed(body)",
+    "session_entries": "treadle.is_sealed(body)",
+    "runs": "treadle.is_sealed(summary) and left(parked, 7) = 'sealed:'",
+    "sessions": f"title = '{NEW_SESSION}' or left(title, 7) = 'sealed:'",
+}
+"""Condition on the rows of an encrypted journal, by table."""
+_ONLY_SEALED = (
+    "delete from said",
+    """create function treadle.is_sealed(value bytea) returns boolean language sql immutable
+    parallel safe as $$ select substr(value, 1, 1) = '\\x01'::bytea $$""",
+    *[
+        f"alter table {table} add constraint {table}_sealed check ({condition})"
+        for table, condition in _SEALED.items()
+    ],
+    # older versions refuse to open it
+    "update versions set readable_by = version where version = (select max(version) from versions)",
+)
+
+
 class _Postgres:
     words = VectorWords()
     refused = errors.UniqueViolation
     together = 32
+    lock_all = _LOCK_ALL
+    only_sealed = _ONLY_SEALED
     now = "treadle.now_us()"
     skip_locked = " for update skip locked"
     next_change = "nextval('session_changes')"
@@ -75,12 +102,13 @@ def call_of(call: str | bytes | None) -> bytes | None:
 class _Cursor:
     """Cursor that reads the rows of a statement immediately, and those of a stream on demand."""
 
-    __slots__ = ("_cursor", "_db")
+    __slots__ = ("_cursor", "_db", "seal")
 
     dialect = POSTGRES
 
-    def __init__(self, db: psycopg.Connection[tuple[Any, ...]]) -> None:
+    def __init__(self, db: psycopg.Connection[tuple[Any, ...]], seal: Seal | None) -> None:
         self._db = db
+        self.seal = seal
         self._cursor = db.cursor(binary=True)
 
     @property
@@ -131,8 +159,8 @@ def _translated(statement: str) -> bytes:
     return statement.replace("%", "%%").replace("?", "%s").encode()
 
 
-def cursor_of(db: psycopg.Connection[tuple[Any, ...]]) -> Cursor:
-    return _Cursor(db)
+def cursor_of(db: psycopg.Connection[tuple[Any, ...]], seal: Seal | None = None) -> Cursor:
+    return _Cursor(db, seal)
 
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
 import anyio
@@ -13,6 +13,7 @@ from treadle.journal.entries import RunStarted
 from treadle.journal.journal import Journal, RunWriter
 from treadle.journal.postgres.connections import PostgresServer
 from treadle.journal.postgres.driven import Driven
+from treadle.journal.postgres.encrypting import opened_seal
 from treadle.journal.postgres.indexing import Indexing
 from treadle.journal.postgres.notifier import PostgresNotifier
 from treadle.journal.postgres.readers import PostgresReaders
@@ -22,6 +23,7 @@ from treadle.journal.postgres.writer import PostgresWriter
 from treadle.journal.sessions import ViewMark
 from treadle.journal.tables.journal import TableJournal
 from treadle.journal.tables.queue import TableQueue
+from treadle.journal.tables.sealing import Seal
 from treadle.journal.threads import run_in_thread
 
 Durability = Literal["process", "power"]
@@ -32,11 +34,13 @@ class PostgresJournal(TableJournal):
     `open`.
     """
 
-    def __init__(self, server: PostgresServer, *, lease_s: float = LEASE_S) -> None:
+    def __init__(
+        self, server: PostgresServer, *, lease_s: float = LEASE_S, seal: Seal | None = None
+    ) -> None:
         """Create the journal. Raises AgentError(invalid) for a lease that is too short."""
-        self._readers = PostgresReaders(server)
-        self._writer = PostgresWriter(server)
-        self.notifier = PostgresNotifier(server)
+        self._readers = PostgresReaders(server, seal)
+        self._writer = PostgresWriter(server, seal)
+        self.notifier = PostgresNotifier(server, seal=seal)
         self._indexing = Indexing(self._writer)
         try:
             self._driven = Driven(
@@ -55,7 +59,12 @@ class PostgresJournal(TableJournal):
 
     @classmethod
     def open(
-        cls, url: str, *, durability: Durability = "process", lease_s: float = LEASE_S
+        cls,
+        url: str,
+        *,
+        durability: Durability = "process",
+        lease_s: float = LEASE_S,
+        keys: Sequence[bytes] = (),
     ) -> Self:
         """Open the journal in that database, in its own schema `treadle`, which is created if
         missing. Connects, and blocks until then.
@@ -64,7 +73,8 @@ class PostgresJournal(TableJournal):
         log on disk (`synchronous_commit` is on for entries) and survives the death of this process,
         a crash of the server and a power loss; a failover keeps what the promoted standby has
         (docs/runs.md). `lease_s`: seconds after its last renewal for which a process keeps its
-        runs; afterwards they can be taken over. Raises AgentError(invalid) for a URL, a server or a
+        runs; afterwards they can be taken over. `keys`: of an encrypted journal, the current one
+        first. Raises AgentError(invalid) for a URL, a server or a
         database that cannot be used; no error shows a password.
         """
         if durability not in get_args(Durability):
@@ -73,9 +83,10 @@ class PostgresJournal(TableJournal):
         try:
             with server.connect() as db, server.silence.over(db):
                 make_ready(db, server.place)
+                seal = opened_seal(db, server.place, keys)
         except psycopg.Error as e:
             raise server.unusable(e) from e
-        return cls(server, lease_s=lease_s)
+        return cls(server, lease_s=lease_s, seal=seal)
 
     def __repr__(self) -> str:
         return f"PostgresJournal({self._server.place!r})"

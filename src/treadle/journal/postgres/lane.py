@@ -29,6 +29,7 @@ from treadle.journal.postgres.pending_work import (
     TriedTransaction,
 )
 from treadle.journal.tables.database import Work
+from treadle.journal.tables.sealing import Seal
 
 T = TypeVar("T")
 
@@ -64,9 +65,14 @@ class WriterLane:
     """Connection and work of one thread."""
 
     def __init__(
-        self, server: PostgresServer, gone: threading.Event, connections: set[psycopg.Connection]
+        self,
+        server: PostgresServer,
+        gone: threading.Event,
+        connections: set[psycopg.Connection],
+        seal: Seal | None,
     ) -> None:
         self._server = server
+        self._seal = seal
         self._gone = gone
         self._connections = connections
         self._db: psycopg.Connection | None = None
@@ -139,7 +145,7 @@ class WriterLane:
             try:
                 db = self._connection(patience)
                 boundary()
-                stood = append_all(db, [pending.append for pending in ready])
+                stood = append_all(db, [pending.append for pending in ready], self._seal)
                 boundary()
                 for pending in ready:
                     self._settle(pending, done=pending.append.mark.num in stood)
@@ -210,7 +216,7 @@ class WriterLane:
             try:
                 db = self._connection(patience)
                 end(db)  # the error that it raised before
-                return look(begin(db, reading=True))
+                return look(begin(db, self._seal, reading=True))
             except psycopg.Error as e:
                 if db is None or not is_lost(e, db):
                     raise
@@ -278,7 +284,7 @@ class WriterLane:
             if self._was_committed(db, tried, patience):
                 return tried.result
             pending.maybe = False
-        cursor = begin(db)
+        cursor = begin(db, self._seal)
         if (
             pending.maybe
             and pending.stood is not None

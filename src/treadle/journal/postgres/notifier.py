@@ -33,6 +33,7 @@ from treadle.journal.postgres.channels import (
 from treadle.journal.postgres.connections import PostgresServer
 from treadle.journal.postgres.notification_connection import NotificationConnection
 from treadle.journal.postgres.readers import abandoned
+from treadle.journal.tables.sealing import Seal
 from treadle.journal.threads import start
 from treadle.types import new_id
 
@@ -60,8 +61,11 @@ class PostgresNotifier:
     message.
     """
 
-    def __init__(self, server: PostgresServer, *, poll_s: float = POLL_S) -> None:
+    def __init__(
+        self, server: PostgresServer, *, poll_s: float = POLL_S, seal: Seal | None = None
+    ) -> None:
         self._server = server
+        self._seal = seal
         self._local = (
             LocalNotifier(poll_s=poll_s) if server.shard is None else server.shard.notifier
         )
@@ -116,6 +120,9 @@ class PostgresNotifier:
         self._begin()
         if self._closed or (topic.startswith(("run:", "delta:")) and not self._elsewhere(topic)):
             return
+        if self._seal is not None and payload:
+            text = payload.decode("utf-8", "surrogateescape")
+            payload = self._seal.sealed_text(topic, text).encode()
         is_first = not self._outgoing
         self._outgoing.append(Notification(topic, payload))
         if is_first:
@@ -238,7 +245,14 @@ class PostgresNotifier:
 
     def _hear(self, told: Notification, line: NotificationConnection) -> None:
         if not told.topic.startswith("wish "):
-            self._local.tell(told.topic, told.payload)
+            payload = told.payload
+            if self._seal is not None and payload:
+                try:
+                    text = self._seal.opened_text(told.topic, payload.decode())
+                except (AgentError, ValueError):  # from another journal or version: only hints
+                    return
+                payload = text.encode("utf-8", "surrogateescape")
+            self._local.tell(told.topic, payload)
         elif (topic := told.topic.removeprefix("wish ")) == _ASKS:
             line.asked = True
         else:

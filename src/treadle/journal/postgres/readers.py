@@ -15,6 +15,7 @@ from treadle.journal.forks import abandon_in_children
 from treadle.journal.postgres.connections import Patience, PostgresServer, begin, end
 from treadle.journal.postgres.failures import is_lost
 from treadle.journal.tables.database import Cursor
+from treadle.journal.tables.sealing import Seal
 from treadle.journal.threads import run_in_thread
 
 T = TypeVar("T")
@@ -30,8 +31,9 @@ share.
 class PostgresReaders:
     """Pool of reading connections. Safe from any thread."""
 
-    def __init__(self, server: PostgresServer) -> None:
+    def __init__(self, server: PostgresServer, seal: Seal | None = None) -> None:
         self._server = server
+        self._seal = seal
         self._turn = threading.BoundedSemaphore(READING_MAX)
         self._lock = threading.Lock()
         """Guards the two attributes below."""
@@ -90,7 +92,7 @@ class PostgresReaders:
         """Begin a transaction on a connection. On failure, close the connection."""
         self._server.silence.begin(db)
         try:
-            return begin(db, reading=True)
+            return begin(db, self._seal, reading=True)
         except BaseException:
             self._server.silence.end(db)
             db.close()

@@ -230,6 +230,14 @@ create index runs_tagged on treadle.runs(num, tags) where tags is not null;
 create index runs_unlabelled on treadle.runs(num) where agent is null;
 """
 
+# the journal's secret, encrypted with each key (tables/sealing.py); empty: everything is plain text
+_SEAL_KEYS = (
+    "create table treadle.seal_keys(id bytea primary key, secret bytea not null);"
+    + _NOTIFY_KEY[_NOTIFY_KEY.index("do $$") :].replace(
+        "select on treadle.notify_key", "select, insert on treadle.seal_keys"
+    )
+)
+
 MIGRATIONS: Final = (
     Migration(_FIRST, 1),
     Migration(_IDENTITY, 1),
@@ -237,6 +245,7 @@ MIGRATIONS: Final = (
     Migration(_TIMELINE, 1),
     Migration(_NOTIFY_KEY, 1),
     Migration(_LABELS, 1),
+    Migration(_SEAL_KEYS, 1),
 )
 VERSION: Final = len(MIGRATIONS)
 
@@ -314,7 +323,8 @@ def _migrate(db: psycopg.Connection, place: str) -> None:
         for version, migration in enumerate(MIGRATIONS[done:], done + 1):
             db.execute(migration.script)
             db.execute(
-                "insert into treadle.versions(version, readable_by) values(%s, %s)",
+                "insert into treadle.versions(version, readable_by) select %s, greatest(%s, "
+                "max(readable_by)) from treadle.versions",
                 (version, migration.readable_by),
             )
 

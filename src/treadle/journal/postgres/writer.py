@@ -26,6 +26,7 @@ from treadle.journal.postgres.lane import WriterLane
 from treadle.journal.postgres.pending_work import PendingAppend, PendingTransaction
 from treadle.journal.postgres.readers import abandoned
 from treadle.journal.tables.database import Work
+from treadle.journal.tables.sealing import Seal
 from treadle.journal.threads import start
 
 T = TypeVar("T")
@@ -45,8 +46,9 @@ class PostgresWriter:
     event loop.
     """
 
-    def __init__(self, server: PostgresServer) -> None:
+    def __init__(self, server: PostgresServer, seal: Seal | None = None) -> None:
         self._server = server
+        self._seal = seal
         self._turn = threading.Condition()
         """Guards all attributes below."""
         self._queue: deque[PendingAppend | PendingTransaction[Any]] = deque()
@@ -130,7 +132,7 @@ class PostgresWriter:
 
     def _start_thread(self) -> None:
         """Start a thread. Raises AgentError if none exists and none can be started."""
-        lane = WriterLane(self._server, self._gone, self._connections)
+        lane = WriterLane(self._server, self._gone, self._connections, self._seal)
         thread = threading.Thread(
             target=self._run, args=(lane,), name="treadle-journal", daemon=True
         )

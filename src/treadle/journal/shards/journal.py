@@ -18,6 +18,7 @@ from treadle.journal.entries import Fork, Record, RunStarted
 from treadle.journal.journal import Journal, RunWriter, read_run
 from treadle.journal.memory.notifier import LocalNotifier
 from treadle.journal.postgres.connections import PostgresServer, ShardPart
+from treadle.journal.postgres.encrypting import opened_seal
 from treadle.journal.postgres.workers import LEASE_S
 from treadle.journal.queue import RunQueue
 from treadle.journal.removable import unfinished
@@ -32,7 +33,7 @@ from treadle.journal.run_info import (
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import Sessions, SessionView, ViewMark
 from treadle.journal.shards.directory import Directory, ShardedNotifier
-from treadle.journal.shards.membership import checked_again, joined
+from treadle.journal.shards.membership import checked_again, joined, on_server
 from treadle.journal.shards.part import PartJournal
 from treadle.journal.shards.placement import ShardList, is_generated, key_of, read_list
 from treadle.journal.shards.queue import ShardedQueue
@@ -57,7 +58,7 @@ class ShardedJournal:
         self.notifier = ShardedNotifier(directory, notifier)
 
     @classmethod
-    def open(cls, path: Path, *, lease_s: float = LEASE_S) -> Self:
+    def open(cls, path: Path, *, lease_s: float = LEASE_S, keys: Sequence[bytes] = ()) -> Self:
         """Open the journal whose shards are listed in a file (docs/deployment.md). Blocks.
 
         A shard whose server does not answer is opened when it does; a list that is new to the
@@ -71,7 +72,7 @@ class ShardedJournal:
         for name, url in listed.urls.items():
             part = ShardPart(name, record.client, worker, notifier)
             server = PostgresServer(url, shard=part)
-            opens = partial(_opened, listed, record, server, lease_s)
+            opens = partial(_opened, listed, record, server, lease_s, keys)
             shards[name] = Shard(name, server, opens)
         try:
             for shard in shards.values():
@@ -302,12 +303,17 @@ def _together(freed: Sequence[Freed]) -> Freed:
 
 
 def _opened(
-    listed: ShardList, record: ShardRecord, server: PostgresServer, lease_s: float
+    listed: ShardList,
+    record: ShardRecord,
+    server: PostgresServer,
+    lease_s: float,
+    keys: Sequence[bytes],
 ) -> PartJournal:
     """Open the journal in one shard, once more if it was missing. Raises AgentError."""
     assert server.shard is not None, "it is a shard"
     checked_again(listed, server.shard.name, record)
-    return PartJournal(server, lease_s=lease_s)
+    seal = on_server(server, lambda db, place: opened_seal(db, place, keys))
+    return PartJournal(server, lease_s=lease_s, seal=seal)
 
 
 if TYPE_CHECKING:

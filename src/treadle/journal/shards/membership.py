@@ -105,10 +105,11 @@ def _look(server: PostgresServer) -> FoundShard:
         make_ready(db, place)
         return FoundShard(read_record(db), is_used(db))
 
-    return _on(server, look)
+    return on_server(server, look)
 
 
-def _on(server: PostgresServer, work: Callable[[psycopg.Connection, str], T]) -> T:
+def on_server(server: PostgresServer, work: Callable[[psycopg.Connection, str], T]) -> T:
+    """Run `work` on a connection of its own, with the name of the database. Raises AgentError."""
     try:
         with server.connect() as db, server.silence.over(db):
             return work(db, server.place)
@@ -207,7 +208,7 @@ def _is_written(shards: ShardList, name: str, wanted: ShardRecord, found: FoundS
             f"{shards.place}: the database of the new shard {name!r} already has runs: give it an "
             "empty database, and import them",
         )
-    return _on(_server(shards, name), lambda db, _: write_record(db, record))
+    return on_server(_server(shards, name), lambda db, _: write_record(db, record))
 
 
 def _shown(generation: Generation) -> str:

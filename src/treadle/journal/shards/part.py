@@ -19,6 +19,7 @@ from treadle.journal.tables.claiming import dead_workers, ready_rows
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.listing import selected
 from treadle.journal.tables.rows import key_of, near
+from treadle.journal.tables.sealing import Seal
 
 _MADE = "select id, coalesce(made_at_us, started_at_us) from runs where id = any(?)"
 
@@ -34,8 +35,10 @@ class ReadyRun(NamedTuple):
 class PartJournal(PostgresJournal):
     """Journal in one shard."""
 
-    def __init__(self, server: PostgresServer, *, lease_s: float = LEASE_S) -> None:
-        super().__init__(server, lease_s=lease_s)
+    def __init__(
+        self, server: PostgresServer, *, lease_s: float = LEASE_S, seal: Seal | None = None
+    ) -> None:
+        super().__init__(server, lease_s=lease_s, seal=seal)
         assert server.shard is not None, "it is a shard"
         self._client = server.shard.client
 

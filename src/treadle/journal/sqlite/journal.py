@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, get_args
@@ -22,17 +22,19 @@ from treadle.journal.queue import RunQueue
 from treadle.journal.sessions import ViewMark
 from treadle.journal.sqlite import driving
 from treadle.journal.sqlite.database import cursor_of
+from treadle.journal.sqlite.encrypting import opened
 from treadle.journal.sqlite.failures import translated
 from treadle.journal.sqlite.guard import Guard
 from treadle.journal.sqlite.places import prepare
 from treadle.journal.sqlite.readers import SqliteReaders
-from treadle.journal.sqlite.schema import connect, make_ready, unusable
+from treadle.journal.sqlite.schema import connect
 from treadle.journal.sqlite.workers import SqliteWorkers
 from treadle.journal.sqlite.writer import SqliteWriter
 from treadle.journal.tables import search
 from treadle.journal.tables.database import Cursor, Work
 from treadle.journal.tables.journal import TableJournal
 from treadle.journal.tables.queue import TableQueue
+from treadle.journal.tables.sealing import Seal
 from treadle.journal.tables.stopping import HeldRuns, wish
 from treadle.journal.threads import run_in_thread
 
@@ -107,17 +109,25 @@ class SqliteJournal(TableJournal):
     """
 
     def __init__(
-        self, path: Path, db: apsw.Connection, guard: Guard, *, power: bool, busy_timeout_s: float
+        self,
+        path: Path,
+        db: apsw.Connection,
+        guard: Guard,
+        *,
+        power: bool,
+        busy_timeout_s: float,
+        seal: Seal | None = None,
     ) -> None:
         self.path = path
         self._guard = guard
         self._workers = SqliteWorkers(path, guard)
-        self._readers = SqliteReaders(path, busy_timeout_s=busy_timeout_s)
+        self._readers = SqliteReaders(path, busy_timeout_s=busy_timeout_s, seal=seal)
         self._held = HeldRuns()
         busy_timeout_ms = int(busy_timeout_s * 1000)
         self._writer = SqliteWriter(
             db,
             guard,
+            seal=seal,
             power=power,
             busy_timeout_ms=busy_timeout_ms,
             chores=self._chores,
@@ -148,6 +158,7 @@ class SqliteJournal(TableJournal):
         *,
         durability: Durability = "process",
         busy_timeout_s: float = BUSY_TIMEOUT_S,
+        keys: Sequence[bytes] = (),
     ) -> Self:
         """Open the journal in that file, which is created if missing, readable by its owner only.
         Blocks briefly. Raises AgentError(invalid) for an unusable location, and for a file that is
@@ -156,7 +167,7 @@ class SqliteJournal(TableJournal):
         `durability`: an append that has returned survives the death of the process, or also a power
         loss; the start of a once-call always survives both. `busy_timeout_s`: seconds to wait for
         writes of other processes. On Linux a network file system is refused; elsewhere it is not
-        detected, and must not be used.
+        detected, and must not be used. `keys`: of an encrypted journal, the current one first.
         """
         if durability not in get_args(Durability):
             raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
@@ -164,12 +175,13 @@ class SqliteJournal(TableJournal):
         prepare(place)
         guard = Guard.enter(place, wait_s=busy_timeout_s)
         try:
-            db = _opened(place, busy_timeout_s)
+            db, seal = opened(place, keys, busy_timeout_s=busy_timeout_s)
         except BaseException:
             guard.give_up()
             raise
         guard.share()
-        return cls(place, db, guard, power=durability == "power", busy_timeout_s=busy_timeout_s)
+        power = durability == "power"
+        return cls(place, db, guard, power=power, busy_timeout_s=busy_timeout_s, seal=seal)
 
     async def aclose(self, *, keep_runs: bool = False) -> None:
         self._keeps_runs |= keep_runs
@@ -320,20 +332,6 @@ class SqliteJournal(TableJournal):
         left = await self._writer.write(free, alone=True)
         while left and (fewer := await self._writer.write(free, alone=True)) < left:
             left = fewer
-
-
-def _opened(place: Path, busy_timeout_s: float) -> apsw.Connection:
-    """Open a connection to the journal, with all its tables. Raises AgentError."""
-    try:
-        db = connect(place, busy_timeout_s=busy_timeout_s)
-    except apsw.Error as e:
-        raise unusable(e, place) from e
-    try:
-        make_ready(db, place, busy_timeout_s=busy_timeout_s)
-    except BaseException:
-        db.close()
-        raise
-    return db
 
 
 if TYPE_CHECKING:

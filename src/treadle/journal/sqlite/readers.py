@@ -15,10 +15,11 @@ import apsw
 
 from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
-from treadle.journal.sqlite.database import cursor_of
+from treadle.journal.sqlite.database import cursor_of, end_statements
 from treadle.journal.sqlite.failures import translated
 from treadle.journal.sqlite.schema import connect
 from treadle.journal.tables.database import Cursor
+from treadle.journal.tables.sealing import Seal
 from treadle.journal.threads import run_in_thread
 
 T = TypeVar("T")
@@ -30,8 +31,9 @@ KEPT_MAX = 4
 class SqliteReaders:
     """Pool of reading connections. Safe from any thread."""
 
-    def __init__(self, path: Path, *, busy_timeout_s: float) -> None:
+    def __init__(self, path: Path, *, busy_timeout_s: float, seal: Seal | None = None) -> None:
         self._path = path
+        self._seal = seal
         self._busy_timeout_s = busy_timeout_s
         self._lock = threading.Lock()
         """Guards the two attributes below."""
@@ -54,8 +56,13 @@ class SqliteReaders:
                 cursor_of(db).execute("pragma query_only = 1").fetchall()
                 # the writer's connection is closed last, and knows whether it is the only one
                 db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            cursor = cursor_of(db, self._seal)
             with db:  # one transaction, which is a snapshot
-                yield cursor_of(db)
+                try:
+                    yield cursor
+                except BaseException:
+                    end_statements(cursor)
+                    raise
         except apsw.Error as e:
             raise translated(e, self._path, "nothing was changed") from e
         finally:

@@ -151,7 +151,12 @@ create index runs_tagged on runs(num, tags) where tags is not null;
 create index runs_unlabelled on runs(num) where agent is null;
 """
 
-MIGRATIONS = (_FIRST, _CHILDREN, _QUEUES, _REMOVED, _LABELS)
+# the journal's secret, encrypted with each key (tables/sealing.py); empty: everything is plain text
+_SEAL_KEYS = (
+    "create table seal_keys(id blob primary key, secret blob not null) without rowid, strict"
+)
+
+MIGRATIONS = (_FIRST, _CHILDREN, _QUEUES, _REMOVED, _LABELS, _SEAL_KEYS)
 """Migrations, each from one version of the tables to the next. The file's `user_version` is the
 number of applied ones.
 """

@@ -24,6 +24,7 @@ from treadle.journal.sqlite.guard import Guard
 from treadle.journal.sqlite.log import Log
 from treadle.journal.sqlite.writes import Chores, SqliteWrite, WriteQueue
 from treadle.journal.tables.database import Cursor, Work
+from treadle.journal.tables.sealing import Seal
 from treadle.journal.threads import start
 
 T = TypeVar("T")
@@ -52,6 +53,7 @@ class SqliteWriter:
         busy_timeout_ms: int,
         chores: Chores,
         drivers: Callable[[], int],
+        seal: Seal | None = None,
     ) -> None:
         """Create a SQLite writer. `drivers` returns the number of runs driven from here. While
         there are any, the thread does maintenance even without writes.
@@ -64,7 +66,7 @@ class SqliteWriter:
         self._queue = WriteQueue()
         self._turn = threading.Lock()
         """Held to use the connection and its cursor. The thread holds it while it has work."""
-        self._cursor = cursor_of(db)
+        self._cursor = cursor_of(db, seal)
         self._busy_timeout_ms = busy_timeout_ms
         self._lock = threading.Lock()
         """Guards the two attributes below, so that no write is queued after the end."""

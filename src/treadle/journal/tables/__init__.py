@@ -6,5 +6,5 @@ journal.py. Queued runs and workers: queue.py, queue_place.py, claiming.py, rost
 rows, long texts once, and lists: rows.py, bodies.py, upcasting.py, listing.py. The beginning,
 driving and stopping of a run, and locks: beginning.py, driving.py, stopping.py, holding.py.
 Sessions as a view of runs, and search: sessions.py, conversations.py, view.py, search.py. Removing
-runs: pruning.py, removal.py. Entry point: `journal.TableJournal`.
+runs: pruning.py, removal.py. Encryption: sealing.py, encrypting.py. Entry point: `journal.TableJournal`.
 """

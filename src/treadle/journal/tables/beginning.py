@@ -15,7 +15,7 @@ from treadle.journal.sessions import ViewMark
 from treadle.journal.tables.conversations import SessionPosition, joined
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.holding import hold_runs, hold_session
-from treadle.journal.tables.listing import summary_of, tags_column
+from treadle.journal.tables.listing import stored_summary, summary_of, tags_column
 from treadle.journal.tables.liveness import Alive
 from treadle.journal.tables.queue_place import place_columns
 from treadle.journal.tables.rows import find, key_of, micros, showable
@@ -71,15 +71,17 @@ def _add(
     """Insert the row of a run. `columns`: those whose initial values differ. A `ready_at_us` of
     None means now.
     """
+    summary = summary_of(started, started, started)
+    is_indexed = conversation is None or not conversation.talks or db.seal is not None
     columns |= {
         "id": started.run_id,
         "session": None if conversation is None else conversation.num,
         "parent": None if started.parent_run_id is None else key_of(started.parent_run_id),
         "fork_of": started.fork.run_id if started.fork else None,
         "schema": started.schema,
-        "indexed": int(conversation is None or not conversation.talks),
+        "indexed": int(is_indexed),
         "started_at_us": micros(started.at),
-        "summary": summary_of(started, started, started),
+        "summary": summary if db.seal is None else stored_summary(db, started.run_id, summary),
         "agent": showable(started.agent),
         "user_id": None if started.user_id is None else showable(started.user_id),
         "tags": tags_column(started.tags),

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from treadle.journal.entries import SCHEMA
 from treadle.journal.queue import BEGINNINGS, FRUITLESS_MOST, Ticket, engine_mark, why_parked
 from treadle.journal.tables.database import Cursor
+from treadle.journal.tables.listing import stored_parking
 from treadle.journal.tables.liveness import Members
 from treadle.journal.tables.rows import place_of, time_of
 
@@ -123,7 +124,8 @@ def claimed(db: Cursor, row: _ReadyRow, me: str) -> Ticket | None:
         0 if row.seen_head is None or _got_further(db, row.num, row.seen_head) else row.fruitless
     )
     if fruitless >= FRUITLESS_MOST:
-        db.execute(PARK, (why_parked(fruitless), db.dialect.now_us(db), row.num))
+        why = stored_parking(db, row.run_id, why_parked(fruitless))
+        db.execute(PARK, (why, db.dialect.now_us(db), row.num))
         return None
     db.execute(_CLAIM, (me, row.deliveries + 1, fruitless + 1, row.head, row.num))
     return ticket_of(

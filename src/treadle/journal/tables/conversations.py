@@ -54,7 +54,7 @@ def joined(
         touch(db, num, started.at, found)
         if db.changed != 1:
             raise SessionChanged(started.session_id)
-        name(db, num, title_of(started.input.text))
+        name(db, num, started.session_id, title_of(started.input.text))
     return SessionPosition(num, next_pos(db, num), talks)
 
 
@@ -85,19 +85,37 @@ def add_session(db: Cursor, session_id: str, title: str, at: Time) -> int:
         "insert into sessions(id, title, created_at_us, updated_at_us, changed, messages) "
         f"values(?, ?, ?, ?, {db.dialect.next_change}, 0) returning num"
     )
-    return cast("int", db.execute(statement, (session_id, showable(title), time_us, time_us)).get)
+    values = (session_id, stored_title(db, session_id, title), time_us, time_us)
+    return cast("int", db.execute(statement, values).get)
 
 
-def name(db: Cursor, num: int, title: str) -> None:
+def stored_title(db: Cursor, session_id: str, title: str) -> str:
+    """Return a title as the session's row stores it. That of an unnamed session stays readable."""
+    text = showable(title)
+    if db.seal is None or text == NEW_SESSION:
+        return text
+    return db.seal.sealed_text(title_place(session_id), text)
+
+
+def title_place(session_id: str) -> str:
+    return f"title of session {session_id}"
+
+
+def name(db: Cursor, num: int, session_id: str, title: str) -> None:
     """Name the session, unless it already has a name."""
     db.execute(
         "update sessions set title = ? where num = ? and title = ?",
-        (showable(title), num, NEW_SESSION),
+        (
+            showable(title) if db.seal is None else stored_title(db, session_id, title),
+            num,
+            NEW_SESSION,
+        ),
     )
 
 
-def rename(db: Cursor, num: int, title: str, at: Time) -> None:
-    db.execute("update sessions set title = ? where num = ?", (showable(title), num))
+def rename(db: Cursor, num: int, session_id: str, title: str, at: Time) -> None:
+    stored = stored_title(db, session_id, title)
+    db.execute("update sessions set title = ? where num = ?", (stored, num))
     touch(db, num, at)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from treadle.journal.tables.sealing import Seal
+
 T = TypeVar("T")
 
 
@@ -17,6 +19,11 @@ class Cursor(Protocol):
 
     @property
     def dialect(self) -> Dialect: ...
+
+    @property
+    def seal(self) -> Seal | None:
+        """Keys of the journal; None if it is not encrypted."""
+        ...
 
     @property
     def get(self) -> Any:
@@ -79,6 +86,18 @@ class Dialect(Protocol):
     def call(self, call: str | bytes) -> object:
         """Return a call's id as `entries.call` stores it. Bytes, because models invent ids that are
         not valid Unicode.
+        """
+        ...
+
+    @property
+    def lock_all(self) -> str:
+        """Statement that locks all texts until the end of the transaction."""
+        ...
+
+    @property
+    def only_sealed(self) -> Sequence[str]:
+        """Statements that remove the full-text index, and make the tables refuse text that is not
+        encrypted, such as that of a process which opened the journal before it was.
         """
         ...
 

@@ -27,7 +27,7 @@ from treadle.journal.entries import (
 from treadle.journal.receipts import Cleared, Summary, Withdrawn, read_receipt
 from treadle.journal.tables.conversations import ran, recount
 from treadle.journal.tables.database import Cursor
-from treadle.journal.tables.listing import summary_of
+from treadle.journal.tables.listing import stored_summary, summary_of
 from treadle.journal.tables.rows import micros, showable
 
 
@@ -195,6 +195,8 @@ def finish(db: Cursor, hold: Hold, entries: Sequence[Entry], end: int, seen: Dri
     """Advance the head and release the run. If it is no longer held, `db.changed` is 0."""
     finished = cast("RunFinished", entries[end])
     summary = seen.summary(finished)
+    if db.seal is not None and summary is not None:
+        summary = stored_summary(db, hold.run_id, summary)
     db.execute("delete from stops where run = ?", (hold.num,))
     ran(db, hold.num, finished.at, said=seen.said)
     changes = (

@@ -26,7 +26,7 @@ from treadle.journal.tables import pruning
 from treadle.journal.tables.beginning import NewRun, make_run
 from treadle.journal.tables.conversations import holder, ran
 from treadle.journal.tables.database import Cursor, ReadTransactions, Writing
-from treadle.journal.tables.listing import costs, listed, selected
+from treadle.journal.tables.listing import costs, listed, selected, stored_summary
 from treadle.journal.tables.liveness import Alive
 from treadle.journal.tables.rows import (
     bodies,
@@ -179,7 +179,7 @@ class TableJournal:
             if end is not None:
                 db.execute(
                     "update runs set finished = ?, summary = ?, counted = 1, agent = ? where num = ?",
-                    (end, encode_json(info), showable(info.agent), num),
+                    (end, stored_summary(db, run_id, encode_json(info)), showable(info.agent), num),
                 )
                 ran(db, num, read[-1].at, said=None)
 

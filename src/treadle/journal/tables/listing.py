@@ -42,8 +42,8 @@ _TAGGED = "tags is not null and replace(tags, ?, '') <> tags"
 """Condition on a tag, between line breaks, that both databases know and that an index answers."""
 _DECODER = msgspec.json.Decoder(RunCost)
 _COLUMNS = (
-    "select num, schema, owner, waiting, finished, head, updated_at_us, summary, counted, queue, "
-    "tenant, parked from runs "
+    "select num, schema, owner, waiting, finished, head, updated_at_us, summary, counted, id, "
+    "queue, tenant, parked from runs "
 )
 
 
@@ -86,6 +86,30 @@ def summary_of(
         imported=started.imported,
     )
     return encode_json(info)
+
+
+def stored_summary(db: Cursor, run_id: str, summary: bytes) -> bytes:
+    """Return a summary as the row of its run stores it."""
+    return summary if db.seal is None else db.seal.sealed(summary_place(run_id), summary)
+
+
+def opened_summary(db: Cursor, run_id: str, stored: bytes) -> bytes:
+    """Return a stored summary, as the inverse of `stored_summary`."""
+    return stored if db.seal is None else db.seal.opened(summary_place(run_id), stored)
+
+
+def summary_place(run_id: str) -> str:
+    return f"summary of run {run_id}"
+
+
+def parked_place(run_id: str) -> str:
+    return f"parking of run {run_id}"
+
+
+def stored_parking(db: Cursor, run_id: str, why: str) -> str:
+    """Return the reason why a run is parked, as its row stores it."""
+    text = showable(why)
+    return text if db.seal is None else db.seal.sealed_text(parked_place(run_id), text)
 
 
 def listed(
@@ -170,11 +194,14 @@ def _infos(
     db: Cursor, is_alive: Alive, rows: Iterable[tuple[Any, ...]]
 ) -> Iterator[tuple[int, RunInfo]]:
     drivers: dict[str | None, Process | None] = {None: None}
-    for num, schema, owner, waiting, finished, head, updated_us, summary, counted, *place in rows:
+    for num, schema, owner, waiting, finished, head, updated_us, stored, counted, *rest in rows:
         if owner not in drivers:
             drivers[owner] = is_alive(db, owner)
         driver = drivers[owner]
-        queue, tenant, parked = place
+        run_id, queue, tenant, parked = rest
+        if db.seal is not None and parked is not None:
+            parked = db.seal.opened_text(parked_place(run_id), parked)
+        summary = opened_summary(db, run_id, stored)
         left: RunStatus = "stopped" if queue is None or parked is not None else "queued"
         status: RunStatus = (
             "finished"
@@ -203,11 +230,11 @@ def _infos(
 def costs(db: Cursor, by: By, since: date | None) -> Costs:
     """Sum up the stored costs. Only unfinished runs are read."""
     tally = Tally(by, since=since)
-    for num, schema, summary, counted in db.stream(
-        "select num, schema, summary, counted from runs order by num"
+    for num, run_id, schema, summary, counted in db.stream(
+        "select num, id, schema, summary, counted from runs order by num"
     ):
         if counted:
-            tally.add(_DECODER.decode(summary))
+            tally.add(_DECODER.decode(opened_summary(db, run_id, summary)))
         elif (info := _folded(db, num, schema)) is not None:
             tally.add(spent(info))
     return tally.costs()

@@ -15,6 +15,7 @@ from treadle.journal.removable import AHEAD_MOST, aged, removable, unfinished
 from treadle.journal.run_info import RunInfo
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.holding import hold_runs, hold_session
+from treadle.journal.tables.listing import opened_summary
 from treadle.journal.tables.removal import remove_run, remove_session, sweep
 from treadle.journal.tables.rows import key_of, micros, place_of, time_of
 from treadle.types import Time
@@ -93,7 +94,7 @@ def _old(db: Cursor, before: Time) -> dict[str, int]:
 
     def is_imported(run_id: str) -> bool:
         summary = db.execute("select summary from runs where num = ?", (numbers[run_id],)).get
-        return decode_json(summary, RunInfo).imported is not None
+        return decode_json(opened_summary(db, run_id, summary), RunInfo).imported is not None
 
     ends = [(run_id, time_of(ended_us)) for run_id, _, ended_us in rows]
     now = time_of(db.dialect.now_us(db))

@@ -37,6 +37,7 @@ from treadle.journal.tables.claiming import (
     ticket_of,
 )
 from treadle.journal.tables.database import Cursor, ReadTransactions, Work, Writing
+from treadle.journal.tables.listing import parked_place, stored_parking
 from treadle.journal.tables.liveness import Members
 from treadle.journal.tables.queue_place import place_columns, start_us
 from treadle.journal.tables.roster import Roster
@@ -46,7 +47,6 @@ from treadle.journal.tables.rows import (
     insert,
     key_of,
     row_of,
-    showable,
     time_of,
 )
 from treadle.journal.threads import run_in_thread
@@ -153,13 +153,11 @@ class TableQueue:
         return put
 
     async def park(self, run_id: str, why: str) -> None:
-        await self._writing.write(
-            lambda db: (
-                db.execute(
-                    PARK, (showable(why), db.dialect.now_us(db), find(db, run_id).num)
-                ).changed
-            )
-        )
+        def work(db: Cursor) -> int:
+            values = (stored_parking(db, run_id, why), db.dialect.now_us(db), find(db, run_id).num)
+            return db.execute(PARK, values).changed
+
+        await self._writing.write(work)
 
     async def place(self, run_id: str) -> QueuePlace | None:
         def read(db: Cursor) -> QueuePlace | None:
@@ -286,7 +284,12 @@ class TableQueue:
                 (max(limit, 0),),
             ).fetchall()
             return [
-                Parked(run_id=run_id, queue=queue, why=why, at=time_of(at_us))
+                Parked(
+                    run_id=run_id,
+                    queue=queue,
+                    why=why if db.seal is None else db.seal.opened_text(parked_place(run_id), why),
+                    at=time_of(at_us),
+                )
                 for run_id, queue, why, at_us in rows
             ]
 

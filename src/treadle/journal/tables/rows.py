@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, get_args
+from typing import NamedTuple, cast, get_args
 
 from treadle._internal.json_text import encode_or_raise
 from treadle.errors import AgentError
@@ -16,6 +16,7 @@ from treadle.journal.entries import (
     ApprovalAsked,
     Entry,
     Record,
+    RunStarted,
     ToolFinished,
     ToolLate,
     ToolStarted,
@@ -24,6 +25,7 @@ from treadle.journal.entry_codec import read_entry
 from treadle.journal.run_info import NEAR_MOST, UnknownRun
 from treadle.journal.tables.bodies import LONG_BYTES, BodyPiece, cut, whole
 from treadle.journal.tables.database import Cursor
+from treadle.journal.tables.sealing import Seal
 from treadle.journal.tables.upcasting import upcast
 from treadle.types import Time
 
@@ -88,6 +90,8 @@ def insert(db: Cursor, run: int, first: int, rows: Sequence[EntryRow]) -> None:
     Raises `Dialect.refused` for a row that violates a constraint: a second result, a second start.
     """
     place, call = place_of(run, first), db.dialect.call
+    if db.seal is not None:
+        rows = [sealed_row(db.seal, place + n, row, call) for n, row in enumerate(rows)]
     db.executemany(
         "insert into entries(place, type, call, attempt, body) values(?, ?, ?, ?, ?)",
         [
@@ -104,6 +108,36 @@ def insert(db: Cursor, run: int, first: int, rows: Sequence[EntryRow]) -> None:
     for n, row in enumerate(rows):
         for piece in row.pieces:
             _refer(db, place + n, piece)
+
+
+def sealed_row(
+    seal: Seal, place: int, row: EntryRow, stored_call: Callable[[str | bytes], object]
+) -> EntryRow:
+    """Encrypt a row. `stored_call` is `Dialect.call`."""
+    pieces = [
+        BodyPiece(piece.at, token, seal.sealed(blob_place(token), piece.text))
+        for piece in row.pieces
+        for token in (seal.token(piece.hash),)
+    ]
+    return EntryRow(
+        row.type,
+        None if row.call is None else seal.token(cast("str | bytes", stored_call(row.call))),
+        row.attempt,
+        seal.sealed(entry_place(place, pieces), row.body),
+        pieces,
+    )
+
+
+def blob_place(token: bytes) -> str:
+    return f"long text {token.hex()}"
+
+
+def entry_place(place: int, pieces: Iterable[BodyPiece]) -> str:
+    """Return the place of an entry. Its long texts belong to it, so that another one in their place
+    is noticed.
+    """
+    texts = "".join([f" {piece.at}:{piece.hash.hex()}" for piece in pieces])
+    return f"entry {place & 0xFFFFFFFF} of run number {place >> 32}{texts}"
 
 
 def _refer(db: Cursor, place: int, piece: BodyPiece) -> None:
@@ -150,19 +184,26 @@ def bodies_of(db: Cursor, runs: Sequence[int]) -> dict[int, list[tuple[int, byte
 
 def _whole(db: Cursor, where: str, places: Sequence[int]) -> Iterator[tuple[int, bytes]]:
     """Return sequence numbers and bytes, in order."""
-    cuts: dict[int, list[tuple[int, bytes]]] = {}
-    for place, at, text in db.execute(
+    cuts: dict[int, list[BodyPiece]] = {}
+    for place, at, token, text in db.execute(
         (
-            "select place, at, blobs.body from cuts join blobs on blobs.num = cuts.blob where "
-            f"{where} order by place, at"
+            "select place, at, blobs.hash, blobs.body from cuts join blobs on blobs.num = "
+            f"cuts.blob where {where} order by place, at"
         ),
         places,
     ):
-        cuts.setdefault(place, []).append((at, text))
-    for place, body in db.execute(
+        cuts.setdefault(place, []).append(BodyPiece(at, token, text))
+    for place, stored in db.execute(
         f"select place, body from entries where {where} order by place", places
     ):
-        yield place, whole(body, cuts[place]) if place in cuts else body
+        body, pieces = stored, cuts.get(place, ())
+        if db.seal is not None:
+            body = db.seal.opened(entry_place(place, pieces), stored)
+            pieces = [
+                piece._replace(text=db.seal.opened(blob_place(piece.hash), piece.text))
+                for piece in pieces
+            ]
+        yield place, whole(body, [(one.at, one.text) for one in pieces]) if pieces else body
 
 
 class RunRow(NamedTuple):
@@ -205,10 +246,16 @@ def records(db: Cursor, run_id: str, *, after: int = 0) -> list[Record]:
     unreadable entry.
     """
     run = find(db, run_id)
-    return [
+    found = [
         Record(seq=seq, entry=read_stored(data, run.schema))
         for seq, data in bodies(db, run.num, after=max(after, 0))
     ]
+    if db.seal is not None and found:
+        begun = found[0].entry
+        # entries are bound to the number of the run, so its id could have been changed
+        if isinstance(begun, RunStarted) and begun.run_id != run_id:
+            raise db.seal.damaged(f"run {run_id}", f"its entries are those of {begun.run_id}")
+    return found
 
 
 def read_stored(data: bytes, schema: int) -> Entry:

@@ -45,10 +45,26 @@ def index(db: Cursor, *, most: int) -> bool:
     return len(rows) == most
 
 
+def is_incomplete(db: Cursor) -> bool:
+    """Return True if some ended runs are not indexed yet. Raises AgentError(invalid) for an
+    encrypted journal, which has no index.
+    """
+    if db.seal is not None:
+        raise AgentError(
+            "invalid",
+            "this journal is encrypted, so its text is not indexed and cannot be searched: use "
+            "`treadle sessions list`, or export what you look for",
+        )
+    statement = "select 1 from runs where finished is not null and indexed = 0 limit 1"
+    return db.execute(statement).fetchone() is not None
+
+
 def add(
     db: Cursor, session: int, pos: int, message: Message, *, place: int | None = None, nth: int = 0
 ) -> None:
     if message.role not in ("user", "assistant") or not message.text.strip():
+        return
+    if db.seal is not None:
         return
     values = (session, pos, place, nth, micros(message.created_at))
     num = cast(

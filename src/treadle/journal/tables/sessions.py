@@ -22,6 +22,7 @@ from treadle.journal.tables.conversations import (
     next_pos,
     number_of,
     rename,
+    title_place,
     touch,
 )
 from treadle.journal.tables.database import Cursor, ReadTransactions, Writing
@@ -29,7 +30,7 @@ from treadle.journal.tables.holding import hold_runs, hold_session
 from treadle.journal.tables.liveness import Alive
 from treadle.journal.tables.removal import sweep
 from treadle.journal.tables.rows import key_of, time_of
-from treadle.journal.tables.view import everything, view
+from treadle.journal.tables.view import everything, stored_message, view
 from treadle.messages.message import Message, encode_message
 from treadle.types import new_id, now
 
@@ -157,7 +158,7 @@ class TableSessions:
 
     def update_title(self, session_id: str, title: str) -> bool:
         def work(db: Cursor, num: int) -> None:
-            rename(db, num, title.strip() or NEW_SESSION, now())
+            rename(db, num, session_id, title.strip() or NEW_SESSION, now())
 
         return self._change(session_id, work)
 
@@ -179,13 +180,13 @@ class TableSessions:
                         "insert into session_entries(session, pos, kind, body) values(?, ?, "
                         "'message', ?)"
                     ),
-                    (num, pos + n, stored[n]),
+                    (num, pos + n, stored_message(db, num, pos + n, stored[n])),
                 )
                 search.add(db, num, pos + n, message)
             db.execute(
                 "update sessions set messages = messages + ? where num = ?", (len(whole), num)
             )
-            name(db, num, title)
+            name(db, num, session_id, title)
             touch(db, num, now())
 
         return self._change(session_id, work)
@@ -260,8 +261,7 @@ class TableSessions:
         return self._reading.read_now(lambda db: search.found(db, words, limit=limit))
 
     def _unindexed(self) -> bool:
-        statement = "select 1 from runs where finished is not null and indexed = 0 limit 1"
-        return self._reading.read_now(lambda db: db.execute(statement).fetchone()) is not None
+        return self._reading.read_now(search.is_incomplete)
 
     def _change(self, session_id: str, work: Callable[[Cursor, int], None]) -> bool:
         """Change a session. False if it does not exist."""
@@ -286,7 +286,9 @@ class TableSessions:
         return [
             SessionInfo(
                 id=session_id,
-                title=title,
+                title=title
+                if db.seal is None or title == NEW_SESSION
+                else db.seal.opened_text(title_place(session_id), title),
                 created_at=time_of(created_us),
                 updated_at=time_of(updated_us),
                 message_count=len(view(db, num, self).messages) if count is None else count,

@@ -22,7 +22,7 @@ from treadle.messages.message import Message, decode_message
 T = TypeVar("T")
 
 _ENTRIES = """
-select kind, session_entries.run, body, runs.id, schema, finished, fork_of
+select kind, session_entries.run, body, runs.id, schema, finished, fork_of, pos
 from session_entries left join runs on runs.num = session_entries.run where session_entries.session = ? and pos < ?
 """
 _BASE = """
@@ -156,17 +156,19 @@ def _pieces(
                 db,
                 [
                     run
-                    for _, run, _, _, _, finished, fork_of in batch
+                    for _, run, _, _, _, finished, fork_of, _ in batch
                     if finished is not None and fork_of is None
                 ],
             )
             if len(batch) > 1
             else {}
         )
-        for kind, run, body, run_id, schema, finished, fork_of in batch:
+        for kind, run, body, run_id, schema, finished, fork_of, pos in batch:
             if kind == "cleared":
                 yield _Piece((), base=True)
             elif kind == "message":
+                if db.seal is not None:
+                    body = db.seal.opened(message_place(session, pos), body)
                 yield _Piece((decode_message(body),))
             elif finished is not None:
                 entries = entries_of(known[run] if run in known else bodies(db, run), schema)
@@ -177,6 +179,15 @@ def _pieces(
                     partial(records, db),
                     sessions if fork_of is not None else None,
                 )
+
+
+def stored_message(db: Cursor, session: int, pos: int, message: bytes) -> bytes:
+    """Return a message that was added to a session, as the table stores it."""
+    return message if db.seal is None else db.seal.sealed(message_place(session, pos), message)
+
+
+def message_place(session: int, pos: int) -> str:
+    return f"message {pos} of session number {session}"
 
 
 def _batches(rows: Iterator[T], most: int) -> Iterator[list[T]]:

@@ -11,6 +11,7 @@ from anyio import to_thread
 
 from treadle._internal.terminal_text import one_line
 from treadle._internal.units import ago, count
+from treadle.errors import AgentError
 from treadle.journal.sessions import SessionInfo
 from treadle.messages.message import Message
 from treadle.tui.picker import Picker, PickerRow
@@ -49,7 +50,12 @@ async def pick_session(desk: Desk) -> str | None:
         return runtime.redact(_last(messages, desk.theme.glyphs.prompt))
 
     async def search(words: str) -> Sequence[PickerRow[str]]:
-        found = await to_thread.run_sync(partial(runtime.sessions.search, words, limit=FOUND_MAX))
+        try:
+            found = await to_thread.run_sync(
+                partial(runtime.sessions.search, words, limit=FOUND_MAX)
+            )
+        except AgentError:  # an encrypted journal: titles are still matched
+            return []
         first = {hit.session_id: hit for hit in reversed(found)}
         return [
             row(by_id[hit.session_id], hit.excerpt)
