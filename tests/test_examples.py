@@ -154,6 +154,7 @@ def test_every_example_is_run_here() -> None:
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
+        ("batch", ["100 of 100 textile", "100 of 100 textile"]),
         ("checked_output", ["Order(article='tea', count=5)"]),
         ("coding", ["write: {'path': 'answer.txt', 'content': '42\\n'}", "Done.", "42"]),
         ("costs", ["cost_limit", "ada $0.0150", "bob $0.0075"]),

@@ -30,7 +30,7 @@ PROMISED = [
     "Agent Runtime ToolContext tool FunctionTool FallbackModel Callbacks Happened DidNotHappen run run_sync",
     "check_history repair_history",
 ]
-BESIDE = "ApprovalRequest CodeExecution ErrorKind Event FileSearch Handoff Input MessageStore Outcome PendingCall RunContext RunOptions RunStream RunTotals Session StoredSession SyncRuntime ToolDeferred ToolDefinition ToolDone ToolFailed Toolset WebSearch handoff"
+BESIDE = "ApprovalRequest BatchPolicy CodeExecution ErrorKind Event FileSearch Handoff Input MessageStore Outcome PendingCall RunContext RunOptions RunStream RunTotals Session StoredSession SyncRuntime ToolDeferred ToolDefinition ToolDone ToolFailed Toolset WebSearch handoff"
 """What the promised names lead to in a user's annotations and excepts."""
 NAMES = " ".join(PROMISED).split() + BESIDE.split()
 HEAVY = {

@@ -14,6 +14,8 @@ REFERENCE: Mapping[str, tuple[str, Sequence[str]]] = {
             "treadle.open",
             "treadle.SyncRuntime",
             "treadle.RunOptions",
+            "treadle.runtime.batched_runs.BatchOptions",
+            "treadle.BatchPolicy",
             "treadle.RunStream",
             "treadle.RunResult",
             "treadle.PendingCall",

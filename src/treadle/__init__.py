@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from treadle.models.model import ModelRequest as ModelRequest
     from treadle.models.model import ModelResponse as ModelResponse
     from treadle.models.model import ToolDefinition as ToolDefinition
+    from treadle.models.providers.batching.policy import BatchPolicy as BatchPolicy
     from treadle.models.providers.fallback import FallbackModel as FallbackModel
     from treadle.runtime.run_stream import RunStream as RunStream
     from treadle.runtime.runtime import Runtime as Runtime
@@ -114,6 +115,7 @@ _HOME = {
     "messages.result": ("PendingCall", "RunResult"),
     "messages.validate": ("check_history", "repair_history"),
     "models.model": ("Model", "ModelRequest", "ModelResponse", "ToolDefinition"),
+    "models.providers.batching.policy": ("BatchPolicy",),
     "models.providers.fallback": ("FallbackModel",),
     "runtime.run_stream": ("RunStream",),
     "runtime.runtime": ("Runtime",),

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+import msgspec
 
 from treadle.config import Price
 from treadle.errors import AgentError
-from treadle.messages.response_details import ResponseDetails
+from treadle.messages.response_details import NO_DETAILS, ResponseDetails
 from treadle.models.model import Delta
 from treadle.types import Settings, Time, Usage
 
@@ -46,6 +48,19 @@ class Dearest(NamedTuple):
     request: Decimal
 
 
+BATCH: Final = "batch"
+"""Service tier of requests in a batch."""
+BATCH_FACTOR: Final = Decimal("0.5")
+"""Price of a token in a batch, as a part of its standard price.
+
+Source: the pages on batches of Anthropic ("Batch processing": 50% of standard prices), OpenAI
+("Batch API": 50%), Google ("Batch API": 50%) and Groq ("Batch Processing": 50%); read 2026-11-29.
+"""
+_OF_TOKENS: Final = (
+    *("input", "output", "cache_read", "cache_write", "reasoning", "cache_write_1h"),
+)
+
+
 def _no_tiers(tier: str, at: Time) -> Rates | None:
     return None
 
@@ -77,7 +92,19 @@ class Rates(NamedTuple):
         """Return the rates of a service tier; None if they are unknown. `tier`: None for the
         standard tier.
         """
-        return self if tier is None else self.tiers(tier, at)
+        if tier is None:
+            return self
+        return self.tiers(tier, at) or (self.batched if tier == BATCH else None)
+
+    @property
+    def batched(self) -> Rates:
+        """Rates of requests in a batch: those of tokens are half, fees are not reduced."""
+        rates: dict[str, Rate] = {
+            name: tuple(PriceStep(above, usd * BATCH_FACTOR) for above, usd in rate)
+            for name in _OF_TOKENS
+            if (rate := getattr(self, name)) is not None
+        }
+        return self._replace(**rates)
 
     def asked(self, settings: Settings, at: Time) -> Rates:
         """Return the rates that can apply to a request with these settings."""
@@ -224,11 +251,41 @@ class KnownPrice:
     ) -> float | None:
         if self.tariff is not None:
             rates = self.tariff(at)
+            if details is not None and details.service_tier == BATCH:
+                rates = rates.of(BATCH, at) or rates
             return rates.cost_usd(usage) + rates.fees_usd(details)
         return None if details is None else details.cost_usd
 
 
 UNKNOWN: Pricing = KnownPrice(None)
+
+
+class BatchPrice:
+    """Price of a model whose requests go out in batches, from its standard price."""
+
+    __slots__ = ("_standard",)
+
+    def __init__(self, standard: Pricing) -> None:
+        self._standard = standard
+
+    @property
+    def tariff(self) -> Tariff | None:
+        standard = self._standard.tariff
+        return None if standard is None else lambda at: standard(at).of(BATCH, at) or standard(at)
+
+    def listening(self, listen: Listen | None) -> Listen | None:
+        return self._standard.listening(listen)
+
+    async def load(self) -> Tariff | None:
+        await self._standard.load()
+        return self.tariff
+
+    async def cost_usd(
+        self, usage: Usage, at: Time, said: str, details: ResponseDetails | None = None
+    ) -> float | None:
+        # not every provider reports the tier
+        batched = msgspec.structs.replace(details or NO_DETAILS, service_tier=BATCH)
+        return await self._standard.cost_usd(usage, at, said, batched)
 
 
 def needed(pricing: Pricing, model: str) -> Tariff:

@@ -20,6 +20,7 @@ from treadle.journal.entries import (
     Compaction,
     Entry,
     InputAdded,
+    ModelBatched,
     ModelRequested,
     ModelResponded,
     ModelSwitched,
@@ -105,7 +106,7 @@ class Break:
 @dataclass(frozen=True, slots=True)
 class Note:
     at: Time
-    kind: Literal["person", "runtime", "late", "cancel", "view", "model", "agent"]
+    kind: Literal["person", "runtime", "late", "cancel", "view", "model", "agent", "batch"]
     text: str
 
 
@@ -240,7 +241,13 @@ class Story:
 
     def _note(
         self,
-        entry: InputAdded | ToolLate | CancelAsked | Compaction | ModelSwitched | AgentSwitched,
+        entry: InputAdded
+        | ToolLate
+        | CancelAsked
+        | Compaction
+        | ModelSwitched
+        | AgentSwitched
+        | ModelBatched,
     ) -> Note:
         match entry:
             case InputAdded():
@@ -261,6 +268,11 @@ class Story:
                 return Note(entry.at, "view", _view(entry))
             case ModelSwitched():
                 return Note(entry.at, "model", f"switched to the model {entry.model}")
+            case ModelBatched():
+                place = entry.batch_id or "to be submitted"
+                return Note(
+                    entry.at, "batch", f"the request {entry.custom_id} waits in a batch: {place}"
+                )
             case AgentSwitched():
                 text = f"{entry.before} handed over to {entry.agent}, with the model {entry.model}"
                 return Note(entry.at, "agent", text)

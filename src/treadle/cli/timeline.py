@@ -329,6 +329,7 @@ _NOTES: dict[str, tuple[str, Style]] = {
     "view": ("·", "dim"),
     "agent": ("→", "bold"),
     "model": ("·", "yellow"),
+    "batch": ("·", "dim"),
 }
 
 

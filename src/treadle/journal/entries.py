@@ -116,6 +116,8 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     """Temporary blocks of its system prompt, which the next runs of its session send too."""
     evaluated: Evaluated | None = None
     """None if the definition has nothing to evaluate, or if its first driver evaluates it."""
+    batch: str = ""
+    """Name of the batch of runs whose requests go out with this run's; empty if there is none."""
     schema: int = msgspec.field(default_factory=lambda: SCHEMA)
     """Always written: an omitted default would be read as the reader's own version."""
 
@@ -180,6 +182,16 @@ class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
     hook: str | None = None
     """Name of the hook that answered instead of the model; no request was sent."""
     details: ResponseDetails | None = None
+
+
+class ModelBatched(_Entry, frozen=True, kw_only=True, tag="model.batched"):
+    """Place of the request in a batch of the provider: once before the submission of the batch, and
+    again with its id. The next driver waits for the same batch.
+    """
+
+    custom_id: str
+    batch_id: str = ""
+    """The provider's id of the batch; empty if the provider has not accepted it yet."""
 
 
 class ToolStarted(_Entry, frozen=True, kw_only=True, tag="tool.started"):
@@ -336,6 +348,7 @@ Entry: TypeAlias = (
     RunStarted
     | ModelRequested
     | ModelResponded
+    | ModelBatched
     | ToolStarted
     | ToolFinished
     | ToolLate

@@ -19,6 +19,7 @@ from treadle.journal.entries import (
     ApprovalAnswered,
     ApprovalAsked,
     Entry,
+    ModelBatched,
     ModelSwitched,
     RunResumed,
     RunStarted,
@@ -59,7 +60,7 @@ def as_data(entries: Sequence[Entry], importer: Importer) -> list[Entry]:
     """Return the entries of a whole run (`journal.read_run`) with the importer's authority, marked
     as imported.
 
-    Removes approvals, edited arguments, modes, directories, file models, users, sessions, limits,
+    Removes places in batches, approvals, edited arguments, modes, directories, file models, users, sessions, limits,
     hosted tools, additions to requests, inputs, and parts of system prompts and of tools. A call
     without a result loses its start and gets an `approval.asked` with the model's arguments, so
     that the run waits for the user.
@@ -122,7 +123,7 @@ def _changed(entry: Entry, importer: Importer, still_open: dict[str, ToolCall]) 
             return structs.replace(
                 entry, passing=(), model=importer.name(entry.model), settings=settings
             )
-        case ApprovalAnswered():
+        case ApprovalAnswered() | ModelBatched():
             return None
         case ApprovalAsked() | ToolStarted():
             return None if entry.call_id in still_open else entry
@@ -150,6 +151,7 @@ def _started(entry: RunStarted, importer: Importer) -> RunStarted:
         metadata={},
         passing=(),
         evaluated=None,
+        batch="",
         on_ask="wait",
         on_unknown="tell",
     )

@@ -23,6 +23,7 @@ BEGINNINGS: Final = frozenset(
     {
         "run.resumed",
         "agent.switched",
+        "model.batched",
         "model.requested",
         "model.switched",
         "tool.started",

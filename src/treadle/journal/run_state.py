@@ -21,6 +21,7 @@ from treadle.journal.entries import (
     Entry,
     Evaluated,
     InputAdded,
+    ModelBatched,
     ModelRequested,
     ModelResponded,
     ModelSwitched,
@@ -131,10 +132,7 @@ class RunState:
     @property
     def under_way(self) -> list[Reserved | None]:
         """Reservations of attempts that have not ended."""
-        spending = self.spending
-        return [spending.reserved if self.current.attempt else None, spending.summary]
-
-    # ------------------------------------------------------------ the fold
+        return [self.spending.reserved if self.current.attempt else None, self.spending.summary]
 
     def apply(self, entry: Entry) -> None:
         self.seq += 1
@@ -172,7 +170,7 @@ class RunState:
             spending.spend(entry.at, entry.spent, entry.spent_usd, models.answering)
         elif entry.attempt > 1 and not entry.free:
             self.ledger.lose(spending.reserved)
-        spending.reserved, current.cut_bytes = entry.reserved, 0
+        spending.reserved, current.cut_bytes, current.batched = entry.reserved, 0, None
         if entry.view is not None or self.context.seen is not None:
             self.context.see(entry.view)
         self.context.is_processed = True
@@ -188,6 +186,9 @@ class RunState:
             None if entry.max_tokens is None else entry.clamped_by or Outcome.TOKEN_LIMIT
         )
 
+    def _batched(self, entry: ModelBatched) -> None:
+        self.current.batched = entry
+
     def _responded(self, entry: ModelResponded) -> None:
         current, message, text = self.current, entry.message, entry.message.text
         untold = (
@@ -202,12 +203,12 @@ class RunState:
             return
         current.response, current.calls, current.attempt = entry, message.tool_calls, 0
         current.call_ids = frozenset([call.id for call in current.calls])
-        self.context.made_room, self.context.unanswered = False, ()
+        self.context.made_room, self.context.unanswered, current.batched = False, (), None
         self.context.call_ids.update(current.call_ids)
         if entry.hook is not None:
             self.ledger.pass_turn()
         else:
-            told = None if not untold else new_bytes
+            told = new_bytes if untold else None
             self.spending.charge(entry, self.ledger, self.models.answering, told)
             if untold or entry.context_tokens != 0:
                 self.context.measured = (len(self.context.history), self.ledger.context_tokens)
@@ -292,8 +293,7 @@ class RunState:
         """Deliver a late result as a message, because a driver of an older version continued
         without it, `unless` the call's result is known.
         """
-        late = self.current.late.pop(call_id, None)
-        if late is not None and not unless:
+        if (late := self.current.late.pop(call_id, None)) is not None and not unless:
             self._delay(late_message(late))
 
     def _delay(self, message: Message) -> None:
@@ -319,8 +319,7 @@ class RunState:
         self._delay(entry.message)
 
     def _compaction(self, entry: Compaction) -> None:
-        context = self.context
-        receipt = read_receipt(entry.receipt)
+        context, receipt = self.context, read_receipt(entry.receipt)
         if not self.turn:
             self.ready_at = self.seq
         if isinstance(receipt, Cleared) and receipt.is_note:
@@ -351,16 +350,16 @@ class RunState:
         self.spending.sum_up(at, spent, self.models.answering)
 
     def _resumed(self, entry: RunResumed) -> None:
-        current = self.current
-        self.resumed += 1
+        current, self.resumed = self.current, self.resumed + 1
         self._clock.segment_at = entry.at
         if entry.asked is not None or entry.model != self.model:
             self.models.ask(entry.asked or entry.model)
+            current.batched = None
         self._driven_by(entry)
         if entry.limits is not None:
             self.limits = self.ledger.limits = entry.limits
             current.last = self.ledger.last_by_count if current.attempt else None
-        if current.attempt:
+        if current.attempt and current.batched is None:
             self.ledger.lose(self.spending.reserved, current.cut_bytes)
             self.spending.reserved = None
         self._end_summary(lost=True)
@@ -384,6 +383,7 @@ _HANDLERS = cast(
     {
         RunStarted: RunState._started,  # pyright: ignore[reportPrivateUsage]  its own
         ModelRequested: RunState._requested,  # pyright: ignore[reportPrivateUsage]
+        ModelBatched: RunState._batched,  # pyright: ignore[reportPrivateUsage]
         ModelResponded: RunState._responded,  # pyright: ignore[reportPrivateUsage]
         ModelSwitched: RunState._switched,  # pyright: ignore[reportPrivateUsage]
         AgentSwitched: RunState._handed_over,  # pyright: ignore[reportPrivateUsage]

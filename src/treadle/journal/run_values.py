@@ -19,6 +19,7 @@ from treadle.journal.entries import (
     ApprovalAnswered,
     ApprovalAsked,
     Evaluated,
+    ModelBatched,
     ModelResponded,
     RunResumed,
     RunStarted,
@@ -101,6 +102,8 @@ class TurnState(msgspec.Struct):
     """Id of the call with which the model completed the run."""
     cut_bytes: int = 0
     """Bytes that the attempt in progress had streamed when it was cut."""
+    batched: ModelBatched | None = None
+    """Place of the attempt's request in a batch of the provider."""
 
     @property
     def message_id(self) -> str:

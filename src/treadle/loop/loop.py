@@ -63,14 +63,12 @@ class Run:
         """Set when the run continues with the next agent, under the same writer."""
         self.inbox = Inbox(plan, LateResults(plan.state))
         self._toolbox, self._journal, self._feed, self._clock = toolbox, journal, feed, clock
-        self._ledger = self.state.ledger
-        self._driven_s = self.state.driven_s + plan.prepared_s
+        self._ledger, self._driven_s = self.state.ledger, self.state.driven_s + plan.prepared_s
         self._scope = toolbox.scope
         self.time = RunTime(toolbox.scope)
         self.pen = Pen(self.state, feed, self.time)
-        self._reserved = False
+        self._reserved = self._let_go = False
         self._cancelled_by: str | None = None
-        self._let_go = False
         self._verdict = Verdict(plan)
         self._model = ModelTurn(plan, toolbox, feed, self.pen.append, Retries(retries, clock))
         self._calls = OpenCalls(self.state)
@@ -244,24 +242,26 @@ class Run:
 
     async def _turn(self) -> Outcome | None:
         ledger, state, plan = self._ledger, self.state, self.plan
-        if ledger.turns_spent:
+        if ledger.turns_spent and state.current.batched is None:
             return Outcome.TURN_LIMIT
         if plan.late_tools is not None:
             self._join_late_tools(plan.late_tools)
         if self._toolbox.registry.defers and self._toolbox.load(state.context.history):
             self._model.use_tools(self._toolbox.definitions)
-        said, news = list[Entry](), self._toolbox.news() if self._toolbox.kept else ()
-        if news or self.inbox.waiting or self.inbox.late.entries:
-            self.pen.keep(*(said := await self.inbox.take(news)))
-        if self.inbox.wants_compaction or plan.windows(state.models.asked):
-            await self._model.compact(self.inbox)
-        last = ledger.last_turn(state.context.new_bytes() if ledger.estimates else 0, plan.dearest)
-        short, output = self._model.was_short, self._verdict.output
-        if last is not None or short or output.needs_words:
-            ours = self.inbox.ours(last, output, was_short=short, after_words=bool(said))
-            self.pen.keep(*ours)
-        found = await self._model.respond(last)
-        if isinstance(found, Outcome):
+        last = state.current.last
+        if state.current.batched is None:  # otherwise the request was sent by an earlier driver
+            said, news = list[Entry](), self._toolbox.news() if self._toolbox.kept else ()
+            if news or self.inbox.waiting or self.inbox.late.entries:
+                self.pen.keep(*(said := await self.inbox.take(news)))
+            if self.inbox.wants_compaction or plan.windows(state.models.asked):
+                await self._model.compact(self.inbox)
+            new_bytes = state.context.new_bytes() if ledger.estimates else 0
+            last = ledger.last_turn(new_bytes, plan.dearest)
+            short, output = self._model.was_short, self._verdict.output
+            if last is not None or short or output.needs_words:
+                ours = self.inbox.ours(last, output, was_short=short, after_words=bool(said))
+                self.pen.keep(*ours)
+        if isinstance(found := await self._model.respond(last), Outcome):
             return found
         response, entry = found
         calls, stop = response.tool_calls, response.stop_reason

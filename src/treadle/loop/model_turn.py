@@ -15,7 +15,7 @@ from treadle.budget.prices import Listen, Pricing
 from treadle.errors import AgentError, ErrorKind
 from treadle.events.feed import Feed
 from treadle.events.tracing import NO_SPAN, at_first
-from treadle.journal.entries import ModelRequested, ModelResponded
+from treadle.journal.entries import ModelBatched, ModelRequested, ModelResponded
 from treadle.journal.journal import Append
 from treadle.journal.view import View
 from treadle.loop.changed_requests import ChangedRequests
@@ -56,6 +56,8 @@ class ModelTurn(ChangedRequests):
         """Complete response to the current attempt, as the model sent it, and its cost."""
         self._traced, self._span = toolbox.traced, NO_SPAN
         self.was_short = False
+        if plan.batch is not None:
+            plan.batch.begin(self._batched, self._state.current.batched)
 
     async def respond(
         self, last: Outcome | None, *, is_checked: bool = False
@@ -68,8 +70,10 @@ class ModelTurn(ChangedRequests):
         """
         if "check_input" in self._hooks.points and not is_checked:
             return await self._respond_checked(last)
+        batched = self._state.current.batched
         if (
             "before_model" in self._hooks.points
+            and batched is None
             and (said := await self._hooked(self._request(self._plan.output_tokens, last))).answered
             is not None
         ):
@@ -78,14 +82,16 @@ class ModelTurn(ChangedRequests):
             response = given(said.answered, attempt, self._feed)
             return response, self._entry(response.parts, response, hook=said.hook)
         left = ReservedResponse(self._plan.output_tokens, None)
-        if self._ledger.estimates:
+        if self._ledger.estimates and batched is None:
             left = self._ledger.output_left(
                 left.tokens, self._state.context.new_bytes(), self._plan.dearest
             )
         if left.tokens <= 0:
             assert left.limit is not None, "only a limit leaves nothing"
             return left.limit
-        view = None if self._processor is None else await self._view(self._processor)
+        view = None
+        if self._processor is not None and batched is None:
+            view = await self._view(self._processor)
         attempt = await self._begin(left, last, view)
         request = self._request(left.tokens, last)
         if self._state.context.seen is not None:
@@ -158,12 +164,15 @@ class ModelTurn(ChangedRequests):
     async def _begin(
         self, left: ReservedResponse, last: Outcome | None, view: View | None = None
     ) -> ModelAttempt:
+        batched = self._state.current.batched
+        if batched is not None:  # the attempt of an earlier driver, which is still under way
+            left = msgspec.structs.replace(left, reserved=self._state.spending.reserved)
         # read before this turn's reservation reduces it
         told = 0.0 if last is None else self._ledger.left(last)
         self._ledger.ask(left)
         self._message_id = new_id("msg")
         self._attempt = attempt = ModelAttempt(
-            self._state.context.call_ids, number=self._state.current.attempt + 1
+            self._state.context.call_ids, number=self._state.current.attempt + (batched is None)
         )
         asked = ModelRequested(
             at=now(),
@@ -178,12 +187,17 @@ class ModelTurn(ChangedRequests):
             if left.limit is None
             else msgspec.structs.replace(asked, max_tokens=left.tokens, clamped_by=left.limit)
         )
-        await self._append(self._asked)
+        if batched is None:
+            await self._append(self._asked)
         if view is not None:  # of this attempt; the next ones follow it
             self._asked = msgspec.structs.replace(self._asked, view=None)
         if last is not None:
             self._feed.say(LimitWarning, {"limit": LIMIT_NAMES[last], "left": told})
         return attempt
+
+    async def _batched(self, custom_id: str, batch_id: str) -> None:
+        """Store the place of the request in a batch of the provider."""
+        await self._append(ModelBatched(at=now(), custom_id=custom_id, batch_id=batch_id))
 
     async def _ask(self, request: ModelRequest, attempt: ModelAttempt) -> ModelResponse:
         self._feed.begin_message(self._message_id, attempt)

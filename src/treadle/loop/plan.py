@@ -47,6 +47,7 @@ from treadle.types import (
 )
 
 if TYPE_CHECKING:
+    from treadle.models.providers.batching.request_batch import BatchMember
     from treadle.models.providers.run_headers import RunHeaders
 
 
@@ -99,6 +100,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     redactor: Redactor
     headers: RunHeaders | None = None
     """Headers of the requests to the model's provider. Not stored."""
+    batch: BatchMember | None = None
+    """Place of the run in a batch of runs, whose requests go out together."""
     inputs_json: JsonText = "{}"
     given_schema: JsonText | None = None
     """Output schema as passed by the caller, if `settings` have it in another form."""
@@ -176,6 +179,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             on_unknown=self.on_unknown,
             fork=self.fork,
             evaluated=self.evaluated,
+            batch="" if self.batch is None else self.batch.batch.name,
             passing=()
             if self.session_id is None
             else tuple([block.text for block in self.system if block.passing]),

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.config import Config, Endpoint
+from treadle.config.keys import STAND_INS
 from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.models.model import Model
 
 if TYPE_CHECKING:
+    from treadle.models.providers.batching.request_batch import BatchMember
     from treadle.models.providers.connection import Connection
     from treadle.models.providers.http import HttpConnection
     from treadle.models.providers.run_headers import RunHeaders
@@ -56,6 +58,32 @@ class Models:
                 if headers is None or headers.provider != provider:
                     return self._from_provider(provider, name, model_id)
                 return self._model(provider, model_id, headers)
+
+    def is_local(self, name: str) -> bool:
+        """Return True for a script, a tape or a recorder."""
+        return self._config.split(name)[0] in STAND_INS
+
+    def batched(
+        self, name: str, member: BatchMember, headers: RunHeaders | None = None
+    ) -> Model | None:
+        """Return a provider's model whose requests go out in batches; None if the provider has no
+        batch API.
+        """
+        if self.is_local(name):
+            return None
+        provider, model_id = self._config.split(name)
+        from treadle.models.providers.batching.connection import BatchConnection, batch_api  # noqa: PLC0415  few runs are in a batch
+
+        endpoint = self._config.endpoint(provider)
+        make_api = batch_api(endpoint)
+        if make_api is None:
+            return None
+        return self._model(
+            provider,
+            model_id,
+            headers,
+            lambda inner: BatchConnection(inner, make_api, endpoint, member),
+        )
 
     def described(self, name: str) -> Model:
         """Return the model of a run that another process will execute. It needs no key.
@@ -133,14 +161,20 @@ class Models:
             made = self._made[name] = self._model(provider, model_id)
         return made
 
-    def _model(self, provider: str, model_id: str, headers: RunHeaders | None = None) -> Model:
+    def _model(
+        self,
+        provider: str,
+        model_id: str,
+        headers: RunHeaders | None = None,
+        over: Callable[[Connection], Connection] = lambda inner: inner,
+    ) -> Model:
         from treadle.models.providers.wires import connect_to, wire_of  # noqa: PLC0415  loaded on first use
 
         endpoint = self._config.endpoint(provider)
         wire = wire_of(endpoint.type)
         if endpoint.name not in self._connections:
             self._connections[endpoint.name] = connect_to(endpoint)
-        connection: Connection = self._connections[endpoint.name]
+        connection = over(self._connections[endpoint.name])
         if headers is not None:
             from treadle.models.providers.run_headers import HeaderedConnection  # noqa: PLC0415  few runs have any
 

@@ -15,6 +15,8 @@ sync.py             `open`: a runtime for code without an event loop
 busy_sessions.py    sessions with an active run
 continued_runs.py   resuming and forking runs
 ensured_runs.py     runs and steps that are executed once per id
+batched_runs.py     many prompts, over the provider's batch API
+batches.py          the batches of runs, and their models
 handing_over.py     the plan of an agent that continues a run
 closing_runs.py     closing runs that have no driver
 late_runs.py        runs whose last calls are still running
@@ -25,7 +27,8 @@ facilities.py       configuration, models and prices, sandbox and servers of run
 past_runs.py        reading runs from the journal
 session_control.py  acting on a session by its id
 prompt.py           the prompt and the earlier messages of a run
-model_choice.py     the model of a run, and its fallbacks
+model_choice.py     choosing the model of a run, and its fallbacks
+chosen_model.py     the chosen model, and the run that requests it
 model_catalog.py    the available models
 mcp_servers.py      the tools of MCP servers
 toolbox_factory.py  a toolbox for each run

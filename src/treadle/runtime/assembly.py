@@ -27,8 +27,10 @@ from treadle.messages.images import fitted_message
 from treadle.messages.message import Message, encode_json
 from treadle.models.model import Model
 from treadle.models.registry import Models
+from treadle.runtime.batches import Batches
+from treadle.runtime.chosen_model import Asker, ChosenModel
 from treadle.runtime.mcp_servers import More, RuntimeServers
-from treadle.runtime.model_choice import Asker, ChosenModel, ModelChoice, replaced
+from treadle.runtime.model_choice import ModelChoice, replaced
 from treadle.runtime.options import (
     check_images,
     check_words,
@@ -75,6 +77,8 @@ class Assembly:
             self.toolboxes.own_folder, lambda: self.toolboxes.environment, self._learn
         )
         self.choice = ModelChoice(config, self.models, journal)
+        self.batches = Batches(clock)
+        self._batched = self.batches.members
         self.settings = config.defaults.settings
         self.hooks: tuple[Hook[Any], ...] = ()
         """Hooks of all runs."""
@@ -154,6 +158,7 @@ class Assembly:
             "models": chosen.names,
             "redactor": self._redactor_of(asker),
             "headers": asker.headers,
+            "batch": asker.batch,
             "answer": agent.answer,
             "completion": agent.completion,
             "mends": agent.retries,
@@ -206,7 +211,7 @@ class Assembly:
         values = agent.values(options.get("inputs") or {})
         headers = headers_of(self.choice, self.asked(agent), options, caller, submits=submits)
         run_id = run_id_of(options.get("run_id"))
-        asker = Asker(run_id, session_id, fork=fork, submits=submits, headers=headers)
+        asker = Asker(run_id, session_id, None, fork, submits, headers, self._batched.get(run_id))
         if not submits:
             await self.toolboxes.confining.check(agent)
         limits = merged_limits(options.get("limits"), agent)

@@ -31,12 +31,12 @@ from treadle.messages.result import Out, RunResult
 from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly, RunOrigin
 from treadle.runtime.children import Children, ParentRun, divided
+from treadle.runtime.chosen_model import Asker
 from treadle.runtime.closing_runs import taken_unchanged, until_idle
 from treadle.runtime.evaluating import PlannedRun, as_submitted, going_on
 from treadle.runtime.evaluating import begun as begun_agent
 from treadle.runtime.handing_over import check_agent_of, finished_result, forked_agent, in_charge
 from treadle.runtime.mcp_servers import More
-from treadle.runtime.model_choice import Asker
 from treadle.runtime.options import (
     ForkPoint,
     answers_of,
@@ -224,12 +224,12 @@ async def resumed_plan(
     last = state.model if isinstance(agent.model, str | None) else None
     wanted = assembly.asked(agent, options.get("model") or last)
     headers = headers_of(assembly.choice, wanted, options, caller)
-    asker = Asker(started.run_id, started.session_id, state=state, headers=headers)
+    batch = assembly.batches.again(started)
+    asker = Asker(started.run_id, started.session_id, state=state, headers=headers, batch=batch)
     chosen = await assembly.choice.choose(wanted, asker, limits)
     system, changed = system_again(agent, started, state)
-    settings, dropped = merged_settings(
-        NOTHING_SET, state.agent.settings.over(output_settings(agent)), chosen.model
-    )
+    lower = state.agent.settings.over(output_settings(agent))
+    settings, dropped = merged_settings(NOTHING_SET, lower, chosen.model)
     await _count_children(assembly.journal, started.run_id, state)
     mode = checked_mode(options.get("mode") or state.mode)
     return Plan(

@@ -25,8 +25,8 @@ from treadle.loop.processing import checked_messages
 from treadle.messages.message import Message, TextPart
 from treadle.messages.result import Out, RunResult
 from treadle.runtime.assembly import Assembly
+from treadle.runtime.chosen_model import Asker
 from treadle.runtime.evaluating import PlannedRun, context_of
-from treadle.runtime.model_choice import Asker
 from treadle.runtime.options import merged_settings, output_settings
 from treadle.runtime.results import result_of, with_output
 from treadle.tools.handoff import Handoff
@@ -119,7 +119,7 @@ async def _plan(
     plan = before.plan
     await assembly.toolboxes.confining.check(agent)
     more = await assembly.more_tools(agent, plan.limits)
-    asker = Asker(plan.run_id, plan.session_id, headers=plan.headers)
+    asker = Asker(plan.run_id, plan.session_id, headers=plan.headers, batch=plan.batch)
     chosen = await assembly.choice.choose(assembly.asked(agent), asker, plan.limits)
     settings, dropped = merged_settings(
         output_settings(agent), agent.settings.over(assembly.settings), chosen.model

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import AsyncGenerator, Callable
 from itertools import dropwhile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from treadle.budget.price_list import Prices
 from treadle.budget.prices import Pricing, needed
@@ -27,39 +27,11 @@ from treadle.journal.run_state import RunState
 from treadle.models.model import Model
 from treadle.models.providers.fallback import FallbackModel
 from treadle.models.registry import Models
+from treadle.runtime.chosen_model import Asker, ChosenModel
 from treadle.types import NO_LIMITS, Limits
 
 if TYPE_CHECKING:
     from treadle.models.providers.run_headers import RunHeaders
-
-
-class ChosenModel(NamedTuple):
-    model: Model
-    name: str
-    """Name by which another process finds the model."""
-    names: tuple[str, ...]
-    """Names of all models that may be used."""
-    prices: Callable[[str], Pricing]
-    """Price of each of them, by name."""
-    windows: Callable[[str], int | None]
-    """Context window of each of them in tokens; None if unknown."""
-    compacting: Callable[[str], CompactingModel | None]
-    """Models whose providers compact conversations, by name."""
-    outputs: tuple[int, int]
-    """Output tokens of one response: default and maximum."""
-
-
-class Asker(NamedTuple):
-    """The run that requests a model. A script continues at the conversation's position."""
-
-    run_id: str
-    session_id: str | None
-    state: RunState | None = None
-    """State of a resumed run."""
-    fork: Fork | None = None
-    submits: bool = False
-    """True if another process will call the model, with its own key."""
-    headers: RunHeaders | None = None
 
 
 replaced: dict[str, str | Model] = {}
@@ -79,7 +51,7 @@ class ModelChoice:
         """Resolve a model. Raises AgentError: invalid for an unknown name, or for an unknown price
         if cost is limited; auth if there is no key.
         """
-        if isinstance(asked, str) and (others := self._in_its_place(asked)):
+        if isinstance(asked, str) and asker.batch is None and (others := self._in_its_place(asked)):
             asked = FallbackModel(asked, *others, on=self._config.fallback.on)
         if isinstance(asked, FallbackModel):
             model = await self._found(asked, asker)
@@ -115,6 +87,10 @@ class ModelChoice:
                 _compacting((asked,), (asked.name,)),
                 _outputs(asked),
             )
+        if asker.batch is not None:
+            from treadle.runtime.batches import batched_choice  # noqa: PLC0415  few runs are in a batch
+
+            chosen = batched_choice(self._models, asked, chosen, asker)
         if limits.cost_usd is not None:
             for name in chosen.names:
                 await chosen.prices(name).load()
@@ -203,7 +179,7 @@ class ModelChoice:
 
     async def summarisers(self, own: ChosenModel, asker: Asker) -> AsyncGenerator[Summariser, None]:
         """Yield the small model; if it is unavailable or fails, the run's own."""
-        missed = ""
+        own, missed = own.at_once or own, ""
         try:
             small = await self.choose(self._config.models.small, asker, NO_LIMITS)
         except AgentError as e:

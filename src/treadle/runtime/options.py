@@ -25,7 +25,8 @@ from treadle.messages.labels import checked_metadata, checked_tags
 from treadle.messages.message import MediaPart, Message, Prompt, encode_json
 from treadle.messages.result import Out
 from treadle.models.model import Model
-from treadle.runtime.model_choice import ChosenModel, ModelChoice
+from treadle.runtime.chosen_model import ChosenModel
+from treadle.runtime.model_choice import ModelChoice
 from treadle.runtime.session import ForkOptions, ResumeOptions, RunOptions, Session, WakeOptions
 from treadle.tools.approval import check_texts
 from treadle.types import NOTHING_SET, Limits, Mode, OnAsk, OnUnknown, Settings

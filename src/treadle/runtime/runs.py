@@ -198,6 +198,8 @@ class Runs:
         if self.late.runs:
             self.late.go_on_in(run)
         job: RunHandle[Out] = RunHandle(run=run, drive=self._drive)
+        if plan.batch is not None:
+            plan.batch.enter()
         self.ran = True
         self._jobs[plan.run_id] = job
         self._relay.begin(plan.run_id, partial(_place_of, job))
@@ -251,6 +253,9 @@ class Runs:
             elif kept := self._assembly.toolboxes.end(job.run.plan.run_id):
                 with anyio.CancelScope(shield=True):
                     await close_kept(job.run.plan.run_id, kept)
+            if job.run.plan.batch is not None:
+                ending = job.run.ending
+                await job.run.plan.batch.leave(cancels=ending is not None and not ending.waiting)
             if job.run.is_left:
                 await self.late.leave(job.run)
             self.release(job)

@@ -33,9 +33,9 @@ from treadle.messages.result import Out
 from treadle.models.retry import PATIENT as PATIENT
 from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly
+from treadle.runtime.batched_runs import BatchedRuns
 from treadle.runtime.closing_runs import close_orphans, kill_run
 from treadle.runtime.continuing import ContinuingRuns
-from treadle.runtime.ensured_runs import EnsuredRuns
 from treadle.runtime.facilities import Facilities
 from treadle.runtime.past_runs import PastRuns
 from treadle.runtime.session import Session
@@ -49,7 +49,7 @@ OnClose = Literal["let_go", "cancel"]
 PRUNE_GRACE_S = 5.0
 
 
-class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
+class Runtime(BatchedRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
     """Shared resources of runs: journal, sessions, connections, hub. An async context manager;
     nothing outlives it.
 

@@ -31,6 +31,7 @@ from treadle.messages.events import Event, TextDelta
 from treadle.messages.message import Prompt
 from treadle.messages.result import Out, RunResult
 from treadle.models.retry import RetryPolicy
+from treadle.runtime.batched_runs import BatchOptions
 from treadle.runtime.run_stream import RunStream
 from treadle.runtime.runtime import OnClose, Runtime
 from treadle.runtime.session import ForkOptions, ResumeOptions, RunOptions
@@ -119,6 +120,17 @@ class SyncRuntime:
     ) -> RunResult[Out]:
         """Run an agent to its end, as `Runtime.run`."""
         return self.call(self.runtime.run, agent, text, deps=deps, **options)
+
+    def batch(
+        self,
+        agent: Agent[Deps, Out],
+        prompts: Sequence[Prompt],
+        *,
+        deps: Deps = None,
+        **options: Unpack[BatchOptions],
+    ) -> list[RunResult[Out]]:
+        """Run an agent for each prompt at half price, as `Runtime.batch`."""
+        return self.call(self.runtime.batch, agent, prompts, deps=deps, **options)
 
     def stream(
         self,

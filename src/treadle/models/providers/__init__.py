@@ -40,6 +40,7 @@ model.py defines the contract and retry.py retries. Entry points: the module of 
     told_models.py      a cache of model data reported by providers
     vertex.py           Vertex AI, over three of the wires
     wires.py            lookup of a wire by provider type
+    batching/           requests of many runs over a provider's batch API
     anthropic/          Anthropic's Messages API, and compatible servers
     gemini/             Google's Gemini API
     openai_chat/        the Chat Completions API and its many implementations

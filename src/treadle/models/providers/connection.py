@@ -21,6 +21,10 @@ LISTED = ("anthropic-beta", "openai-beta")
 """Headers whose values are lists, so that several sources can add to them."""
 
 
+ONLY_ONCE = "idempotency-key"
+"""Header of a request that is never resent, even if a kept connection turns out to be dead."""
+
+
 class HttpReply(Protocol):
     """Response to one request, valid within the context that returned it."""
 

@@ -20,7 +20,7 @@ from typing import Self
 import anyio
 
 from treadle.errors import AgentError
-from treadle.models.providers.connection import ReadTimeout
+from treadle.models.providers.connection import ONLY_ONCE, ReadTimeout
 from treadle.models.providers.http_dialing import ProxyRefused, ProxyUnreachable, Route
 from treadle.models.providers.http_pool import Pool
 from treadle.models.providers.http_protocol import HttpProtocol, NotHttp
@@ -104,9 +104,11 @@ class Exchange:
                 await protocol.send(head, body or b"")
                 await protocol.respond()
             except OSError:
-                # The server closed a kept connection before it read this request. A new connection
-                # is not a kept one, so the loop ends.
+                # The server closed a kept connection, probably before it read this request. A new
+                # connection is not a kept one, so the loop ends.
                 if not protocol.carried or protocol.has_received or self._expired:
+                    raise
+                if ONLY_ONCE in self._headers:
                     raise
                 pool.give_back(protocol)
                 self._protocol = None
