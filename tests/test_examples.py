@@ -190,4 +190,4 @@ def test_a_small_program_says_what_it_shows(name: str, lines: list[str], tmp_pat
 
 
 def test_there_are_as_many_programs_as_the_readme_says() -> None:
-    assert len([*EXAMPLES.glob("*.py")]) == 26
+    assert len([*EXAMPLES.glob("*.py")]) == 27

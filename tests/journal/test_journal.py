@@ -97,6 +97,7 @@ def test_types_of_entries_are_their_words() -> None:
             "run.resumed",
             "run.finished",
             "model.requested",
+            "model.batched",
             "model.responded",
             "model.switched",
             "agent.switched",

@@ -352,17 +352,6 @@ async def test_cancelling_the_call_cancels_the_batch_at_the_provider() -> None:
         assert {info.outcome for info in await rt.journal.runs()} == {Outcome.CANCELLED}
 
 
-async def test_a_batch_that_another_run_waits_for_is_not_cancelled() -> None:
-    async with batch_server(looks=2) as server, runtime_of(server) as rt:
-
-        async def kill(_: anyio.CancelScope) -> None:
-            await rt.kill("b-0")
-
-        results = await in_progress(server, rt, kill)
-        assert [held.fate for held in server.held] == [""]
-        assert results[1].text == "Echo: b"
-
-
 async def test_a_closed_runtime_leaves_the_batch_to_the_next(tmp_path: Path) -> None:
     journal = f"sqlite:///{tmp_path}/runs.db"
 

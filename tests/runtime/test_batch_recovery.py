@@ -6,13 +6,14 @@ import json
 import re
 from collections.abc import Sequence
 
+import anyio
 import pytest
 from msgspec import structs
 
 from tests.doubles import open_runtime
 from tests.loop.test_recovery import resumed, vanished
 from tests.models.providers.speech import Call
-from tests.runtime.test_batch import POLICY, agent_on, entries_of, look, runtime_of
+from tests.runtime.test_batch import POLICY, agent_on, entries_of, in_progress, look, runtime_of
 from tests.stores import STORES, new_journal, postgres_server, postgres_template, store  # noqa: F401  fixtures
 from tests.vendors.batches import WIRES, BatchServer, Held, batch_server
 from treadle.cli.story import Story
@@ -131,3 +132,14 @@ async def test_an_imported_run_does_not_look_for_a_batch() -> None:
         entries = as_data(whole[:4], importer)
         assert [entry for entry in entries if isinstance(entry, ModelBatched)] == []
         assert structs.asdict(entries[0])["batch"] == ""
+
+
+async def test_a_batch_that_another_run_waits_for_is_not_cancelled() -> None:
+    async with batch_server(looks=2) as server, runtime_of(server) as rt:
+
+        async def kill(_: anyio.CancelScope) -> None:
+            await rt.kill("b-0")
+
+        results = await in_progress(server, rt, kill)
+        assert [held.fate for held in server.held] == [""]
+        assert results[1].text == "Echo: b"
