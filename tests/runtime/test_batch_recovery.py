@@ -16,7 +16,7 @@ from tests.models.providers.speech import Call
 from tests.runtime.test_batch import POLICY, agent_on, entries_of, in_progress, look, runtime_of
 from tests.stores import STORES, new_journal, postgres_server, postgres_template, store  # noqa: F401  fixtures
 from tests.vendors.batches import WIRES, BatchServer, Held, batch_server
-from treadle.cli.story import Story
+from treadle.cli.story import Note, Story
 from treadle.journal.entries import Entry, ModelBatched, ModelRequested, ModelResponded, Record
 from treadle.journal.importing import Importer, as_data
 from treadle.testing import ScriptedModel
@@ -124,7 +124,7 @@ async def test_an_imported_run_does_not_look_for_a_batch() -> None:
             await rt.batch(agent_on("anthropic"), ["a"], batch_id="b", policy=POLICY)
             whole = await entries_of(rt, "b-0")
         story = Story.of([Record(seq=n, entry=entry) for n, entry in enumerate(whole, 1)])
-        notes = [item.text for item in story.items if getattr(item, "kind", "") == "batch"]
+        notes = [item.text for item in story.items if isinstance(item, Note)]
         assert [text.endswith(("to be submitted", "batch_1")) for text in notes] == [True, True]
         importer = Importer(
             mode="full", cwd="/", model="m", file_models=(), limits=Limits(), session_id="s"
