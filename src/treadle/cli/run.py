@@ -28,7 +28,14 @@ from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
 from treadle.cli.render import renderer
 from treadle.cli.run_detached import check_detached, detached
-from treadle.cli.run_options import OUTPUT, check_directory, configured, run_options, settings_of
+from treadle.cli.run_options import (
+    check_directory,
+    configured,
+    output_file_option,
+    output_option,
+    run_options,
+    settings_of,
+)
 from treadle.cli.run_request import RunRequest, last_here
 from treadle.config import Config
 from treadle.errors import AgentError
@@ -67,20 +74,8 @@ def _pairs(
 @click.option(
     "--session", metavar="ID", help="Continue this conversation, or start one with this id."
 )
-@click.option(
-    "--output",
-    type=click.Choice(["text", "json", "stream-json"]),
-    default="text",
-    show_default=True,
-    help=OUTPUT,
-)
-@click.option(
-    "-o",
-    "output_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the answer to FILE instead of standard output.",
-)
+@output_option
+@output_file_option
 @click.option(
     "--ephemeral", is_flag=True, help="Keep nothing: the run is lost when the process ends."
 )

@@ -24,8 +24,22 @@ ON_ASK: Final = (
     "If a call needs approval and no one can give it: deny denies the call, wait pauses the run "
     "until `treadle runs resume` brings the answer."
 )
-OUTPUT: Final = (
-    "What is printed: the answer; one JSON object at the end; or one line of JSON for each event."
+output_option = click.option(
+    "--output",
+    type=click.Choice(["text", "json", "stream-json"]),
+    default="text",
+    show_default=True,
+    help=(
+        "What is printed: the answer; one JSON object at the end; or one line of JSON for each "
+        "event."
+    ),
+)
+output_file_option = click.option(
+    "-o",
+    "output_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the answer to FILE instead of standard output.",
 )
 ON_UNKNOWN: Final = (
     "If it is unknown whether a call took effect: tell the model, wait for a person, or fail."

@@ -21,7 +21,7 @@ from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.output_file import write_out
 from treadle.cli.session_lookup import find_session, no_sessions
 from treadle.cli.session_view import as_row, cells, heading, said, shown_title, style
-from treadle.cli.terminal import Ink, confirm, put, put_json, table, width
+from treadle.cli.terminal import Ink, confirm, limit_option, put, put_json, table, width
 from treadle.journal.sessions import SearchHit, SessionInfo
 from treadle.messages.message import (
     encode_message,
@@ -47,14 +47,7 @@ def sessions() -> None:
 
 @sessions.command("list", context_settings=HELP)
 @json_option
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    default=20,
-    show_default=True,
-    help="Maximum number of results.",
-)
+@limit_option("Maximum number of results.")
 @click.option("--all", "everything", is_flag=True, help="All conversations, without a limit.")
 @journal_option
 def list_(as_json: bool, limit: int, everything: bool, journal: str | None) -> None:
@@ -195,14 +188,7 @@ def delete(session: str, yes: bool, journal: str | None) -> None:
 @sessions.command(context_settings=HELP, short_help="Find messages that contain all the words.")
 @click.argument("words", nargs=-1, required=True)
 @json_option
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    default=20,
-    show_default=True,
-    help="Maximum number of results.",
-)
+@limit_option("Maximum number of results.")
 @journal_option
 def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | None) -> None:
     """Find messages that contain all the WORDS, newest first, including those that the model no

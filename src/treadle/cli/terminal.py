@@ -1,6 +1,7 @@
 """Tables, colours, JSON and confirmations on the terminal.
 
-Sanitising is in terminal_text.py. Entry points: `put`, `put_json`, `confirm`, `Ink`, `table`.
+Sanitising is in terminal_text.py. Entry points: `put`, `put_json`, `confirm`, `Ink`,
+`table`, `limit_option`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import click
 import msgspec
@@ -92,6 +93,18 @@ class Ink:
 
     def __call__(self, text: str, style: Style) -> str:
         return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and text and self._colour else text
+
+
+def limit_option(text: str) -> Callable[[Any], Any]:
+    """Return the option `--limit`, the number of rows of a list. `text`: its help."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(1),
+        metavar="N",
+        default=20,
+        show_default=True,
+        help=text,
+    )
 
 
 def table(

@@ -1,11 +1,42 @@
-"""Answers to calls, given as options of the form CALL or CALL=TEXT. Entry points: `answers`."""
+"""Answers to calls, given as options of the form CALL or CALL=TEXT. Entry points:
+`answer_options`, `answers`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
+
+import click
 
 from treadle.cli.exits import CommandFailed
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def answer_options(command: F) -> F:
+    for option in (
+        click.option(
+            "--result",
+            metavar="CALL=TEXT",
+            multiple=True,
+            help="The result of this call, if you know it; it is not run; repeatable.",
+        ),
+        click.option(
+            "--deny",
+            metavar="CALL[=REASON]",
+            multiple=True,
+            help="Deny this call, and tell the model; repeatable.",
+        ),
+        click.option(
+            "--approve",
+            metavar="CALL",
+            multiple=True,
+            help="Approve this call; repeatable. An interrupted call is run again.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def answers(

@@ -18,7 +18,7 @@ from treadle._internal.units import count, money, tokens
 from treadle.budget.costs import By, Cost, Costs, Tally
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
-from treadle.cli.terminal import Ink, Style, put, put_json, table
+from treadle.cli.terminal import Ink, Style, limit_option, put, put_json, table
 
 NUMBERS = frozenset({"runs", "responses", "input", "cache read", "cache write", "output", "cost"})
 NAME_COLUMNS = 32
@@ -39,14 +39,7 @@ NAME_COLUMNS = 32
     metavar="DAYS",
     help="Only the last DAYS days, including today. Default: all.",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    default=20,
-    show_default=True,
-    help="Maximum number of rows; the total covers all.",
-)
+@limit_option("Maximum number of rows; the total covers all.")
 @click.option("--all", "everything", is_flag=True, help="All rows, without a limit.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON: by, rows, total.")
 @journal_option

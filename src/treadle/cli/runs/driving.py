@@ -27,7 +27,7 @@ from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
 from treadle.cli.render import renderer
 from treadle.cli.run import follow
-from treadle.cli.run_options import ON_ASK, OUTPUT, permission_options
+from treadle.cli.run_options import ON_ASK, output_file_option, output_option, permission_options
 from treadle.cli.runs.finding import find_run, no_runs
 from treadle.config import Config, load
 from treadle.errors import AgentError
@@ -54,20 +54,8 @@ def output_options(command: F) -> F:
             "-q", "quiet", is_flag=True, help="Only the answer, without progress and warnings."
         ),
         journal_option,
-        click.option(
-            "-o",
-            "output_file",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="Write the answer to FILE instead of standard output.",
-        ),
-        click.option(
-            "--output",
-            type=click.Choice(["text", "json", "stream-json"]),
-            default="text",
-            show_default=True,
-            help=OUTPUT,
-        ),
+        output_file_option,
+        output_option,
     ):
         command = option(command)
     return command

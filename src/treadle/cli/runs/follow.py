@@ -25,7 +25,7 @@ from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
 from treadle.cli.render import renderer
-from treadle.cli.run_options import OUTPUT
+from treadle.cli.run_options import output_file_option, output_option
 from treadle.cli.runs.finding import find_run, no_runs, run_argument
 from treadle.errors import AgentError, ErrorKind
 from treadle.events.follow import Follow
@@ -42,20 +42,8 @@ LOST_MOST_S: Final = 300.0
 
 @click.command(context_settings=HELP)
 @run_argument
-@click.option(
-    "--output",
-    type=click.Choice(["text", "json", "stream-json"]),
-    default="text",
-    show_default=True,
-    help=OUTPUT,
-)
-@click.option(
-    "-o",
-    "output_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the answer to FILE instead of standard output.",
-)
+@output_option
+@output_file_option
 @click.option(
     "--after",
     metavar="ID",

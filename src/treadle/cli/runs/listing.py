@@ -16,7 +16,7 @@ from treadle.cli.help import HELP
 from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.runs.finding import is_own
 from treadle.cli.runs.row import PREFIX, SHORT_CHARS, model_name, row_of, status_of, style_of
-from treadle.cli.terminal import Ink, Style, put, put_json, table
+from treadle.cli.terminal import Ink, Style, limit_option, put, put_json, table
 from treadle.journal.journal import Journal
 from treadle.journal.queue import DEFAULT_QUEUE
 from treadle.journal.run_info import RunFilter, RunInfo, RunStatus
@@ -33,14 +33,7 @@ NUMBERS = frozenset({"age", "turns", "calls", "tokens", "cost"})
 
 @click.command("list", context_settings=HELP)
 @click.option("--json", "as_json", is_flag=True, help="As JSON: a list of runs.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    default=20,
-    show_default=True,
-    help="Maximum number of runs, not counting those that they started.",
-)
+@limit_option("Maximum number of runs, not counting those that they started.")
 @click.option("--all", "everything", is_flag=True, help="All runs, without a limit.")
 @click.option("--session", metavar="ID", help="Only runs of this conversation.")
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")

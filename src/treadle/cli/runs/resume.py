@@ -11,7 +11,7 @@ import click
 
 from treadle.cli.help import HELP
 from treadle.cli.run_options import ON_UNKNOWN
-from treadle.cli.runs.answers import answers
+from treadle.cli.runs.answers import answer_options, answers
 from treadle.cli.runs.driving import (
     Drive,
     OpenedRun,
@@ -31,24 +31,7 @@ from treadle.types import Limits
 
 @click.command(context_settings=HELP)
 @run_argument
-@click.option(
-    "--approve",
-    metavar="CALL",
-    multiple=True,
-    help="Approve this call; repeatable. An interrupted call is run again.",
-)
-@click.option(
-    "--deny",
-    metavar="CALL[=REASON]",
-    multiple=True,
-    help="Deny this call, and tell the model; repeatable.",
-)
-@click.option(
-    "--result",
-    metavar="CALL=TEXT",
-    multiple=True,
-    help="The result of this call, if you know it; it is not run; repeatable.",
-)
+@answer_options
 @click.option("--on-unknown", type=click.Choice(get_args(OnUnknown)), help=ON_UNKNOWN)
 @click.option(
     "--wait", is_flag=True, help="Wait while another process drives the run, or its lease lasts."

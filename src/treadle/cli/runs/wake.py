@@ -15,7 +15,7 @@ from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_file, journal_option, journal_url, open_runtime
 from treadle.cli.next_steps import follow_command
-from treadle.cli.runs.answers import answers
+from treadle.cli.runs.answers import answer_options, answers
 from treadle.cli.runs.finding import find_run, no_runs, run_argument
 from treadle.cli.runs.imported import answers_for
 from treadle.cli.runs.row import row_of, status_of
@@ -30,24 +30,7 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=HELP)
 @run_argument
-@click.option(
-    "--approve",
-    metavar="CALL",
-    multiple=True,
-    help="Approve this call; repeatable. An interrupted call is run again.",
-)
-@click.option(
-    "--deny",
-    metavar="CALL[=REASON]",
-    multiple=True,
-    help="Deny this call, and tell the model; repeatable.",
-)
-@click.option(
-    "--result",
-    metavar="CALL=TEXT",
-    multiple=True,
-    help="The result of this call, if you know it; it is not run; repeatable.",
-)
+@answer_options
 @click.option(
     "--queue",
     metavar="NAME",
