@@ -48,25 +48,13 @@ def is_meant_by(rule: PermissionRule, argv: Sequence[str]) -> bool:
             for word in words
         ]
     options, _ = _sorted_out(program, words)
-    return wanted_options <= options and _follow(wanted, words)
+    return wanted_options <= options and _followed(wanted, words) == len(wanted)
 
 
 def may_be_meant_by(rule: PermissionRule, known: Sequence[str]) -> bool:
     """Return True if the rule could match a command that starts with the words `known`."""
     _, wanted = _sorted_out(program_of(rule.words[0]), rule.words[1:])
-    i, after_option = 0, False
-    for word in known[1:]:
-        if i == len(wanted):
-            return True
-        if word == wanted[i]:
-            i, after_option = i + 1, False
-        elif word.startswith("-") and len(word) > 1:
-            after_option = True
-        elif after_option:
-            after_option = False
-        else:
-            return False
-    return True
+    return _followed(wanted, known[1:]) is not None
 
 
 def program_of(word: str) -> str:
@@ -107,9 +95,9 @@ def _is_long_with_one_dash(program: str, word: str) -> bool:
     return program in ("find", "java", "go", "terraform", "openssl") and len(word) > 2
 
 
-def _follow(wanted: Sequence[str], words: Sequence[str]) -> bool:
-    """Return True if the operands of the rule are the first operands of the command. Options, and
-    words that may be their values, are ignored.
+def _followed(wanted: Sequence[str], words: Sequence[str]) -> int | None:
+    """Return the number of the rule's operands with which the command begins; None if another
+    operand comes first. Options, and words that may be their values, are ignored.
     """
     i, after_option = 0, False
     for word in words:
@@ -122,5 +110,5 @@ def _follow(wanted: Sequence[str], words: Sequence[str]) -> bool:
         elif after_option:
             after_option = False
         else:
-            return False
-    return i == len(wanted)
+            return None
+    return i
