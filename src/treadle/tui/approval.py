@@ -24,7 +24,6 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
-    Container,
     Dimension,
     HSplit,
     Window,
@@ -105,7 +104,7 @@ class Approval:
         self._deaf_until = 0.0
         self._says_why = False
         self._why = Buffer(multiline=False)
-        self._text = Window(
+        self.focus = Window(
             FormattedTextControl(self._lines, focusable=True, show_cursor=False),
             height=self._height,
             always_hide_cursor=True,
@@ -115,22 +114,10 @@ class Approval:
             height=1,
             get_line_prefix=lambda _, __: [(theme.toolkit("prompt"), "    why? ")],
         )
-        self._container = HSplit(
-            [self._text, ConditionalContainer(self._reason, Condition(lambda: self._says_why))]
+        self.container = HSplit(
+            [self.focus, ConditionalContainer(self._reason, Condition(lambda: self._says_why))]
         )
-        self._keys = self._bindings()
-
-    @property
-    def container(self) -> Container:
-        return self._container
-
-    @property
-    def focus(self) -> Window:
-        return self._text
-
-    @property
-    def keys(self) -> KeyBindings:
-        return self._keys
+        self.keys = self._bindings()
 
     def opened(self, rows: int) -> None:
         self._rows = rows
@@ -344,4 +331,4 @@ class Approval:
     def _back(self) -> None:
         """Return from the reason to the choices."""
         self._says_why = False
-        get_app().layout.focus(self._text)
+        get_app().layout.focus(self.focus)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEvent
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout import Container, Window
+from prompt_toolkit.layout import Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 
 from treadle._internal.terminal_text import cut, plain, wrapped
@@ -97,26 +97,14 @@ class Confirm:
         self._rows = 4
         self._hears_at = 0.0
         control = FormattedTextControl(self._drawn, focusable=True, show_cursor=False)
-        self._window = Window(
+        self.container = self.focus = Window(
             control,
             height=lambda: len(self._lines()),
             wrap_lines=False,
             dont_extend_height=True,
             always_hide_cursor=True,
         )
-        self._keys = self._bindings()
-
-    @property
-    def container(self) -> Container:
-        return self._window
-
-    @property
-    def focus(self) -> Window:
-        return self._window
-
-    @property
-    def keys(self) -> KeyBindingsBase:
-        return self._keys
+        self.keys = self._bindings()
 
     def opened(self, rows: int) -> None:
         self._rows, self._hears_at = rows, self._clock() + DEAF_S

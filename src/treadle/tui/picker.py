@@ -14,9 +14,9 @@ import anyio
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEvent
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout import BufferControl, Container, HSplit, UIContent, UIControl, Window
+from prompt_toolkit.layout import BufferControl, HSplit, UIContent, UIControl, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
 from typing_extensions import override
@@ -101,16 +101,16 @@ class Picker(Generic[T]):
         self._given_rows = 1
         self._buffer = Buffer(multiline=False, on_text_changed=self._typed)
         self._list = _List(self._body)
-        self._field = self._entry_field()
+        self.focus = self._entry_field()
         head = Window(
             FormattedTextControl(self._head),
             height=lambda: int(self._rows_now() > 2),
             always_hide_cursor=True,
         )
-        self._container = HSplit(
-            [head, self._field, Window(self._list, height=self._body_rows, always_hide_cursor=True)]
+        self.container = HSplit(
+            [head, self.focus, Window(self._list, height=self._body_rows, always_hide_cursor=True)]
         )
-        self._keys = self._bindings()
+        self.keys = self._bindings()
         self.add(rows)
 
     def add(self, rows: Iterable[PickerRow[T]]) -> None:
@@ -122,18 +122,6 @@ class Picker(Generic[T]):
         self._screen.refresh()
 
     # ------------------------------------------------------------ a slot
-
-    @property
-    def container(self) -> Container:
-        return self._container
-
-    @property
-    def focus(self) -> Window:
-        return self._field
-
-    @property
-    def keys(self) -> KeyBindingsBase:
-        return self._keys
 
     def opened(self, rows: int) -> None:
         self._given_rows = max(rows, 1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEvent
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout import BufferControl, Container, HSplit, Window
+from prompt_toolkit.layout import BufferControl, HSplit, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.layout.processors import PasswordProcessor
 
@@ -26,26 +26,14 @@ class EntrySlot:
         control = BufferControl(
             self._buffer, input_processors=[PasswordProcessor()] if masked else []
         )
-        self._field = Window(control, height=1, wrap_lines=False, get_line_prefix=self._prompt)
+        self.focus = Window(control, height=1, wrap_lines=False, get_line_prefix=self._prompt)
         head = Window(
             FormattedTextControl(self._head),
             height=lambda: int(min(self._rows, get_app().output.get_size().rows - 4) > 1),
             always_hide_cursor=True,
         )
-        self._container = HSplit([head, self._field])
-        self._keys = self._bindings()
-
-    @property
-    def container(self) -> Container:
-        return self._container
-
-    @property
-    def focus(self) -> Window:
-        return self._field
-
-    @property
-    def keys(self) -> KeyBindingsBase:
-        return self._keys
+        self.container = HSplit([head, self.focus])
+        self.keys = self._bindings()
 
     def opened(self, rows: int) -> None:
         self._rows = rows
