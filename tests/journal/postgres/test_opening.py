@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from tests.journal.postgres.conftest import Look
+from tests.journal.processes import make_at_once
 from tests.journal.runs import entries_of, refuses, says
 from tests.service.database.postgres import PostgresServer
 from treadle.errors import AgentError
@@ -192,23 +192,7 @@ anyio.run(journal.aclose)
 
 
 async def test_any_number_may_open_an_empty_database_at_once(postgres_url: str) -> None:
-    makers = [
-        subprocess.Popen(
-            [sys.executable, "-c", CREATE, postgres_url, f"s{n}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for n in range(3)
-    ]
-    for maker in makers:  # each waits for its line, so that they begin together
-        assert maker.stdin is not None
-        maker.stdin.write("go\n")
-        maker.stdin.flush()
-    for maker in makers:
-        _, said = maker.communicate(timeout=50)
-        assert (maker.returncode, said) == (0, "")
+    make_at_once(CREATE, postgres_url, 3)
     journal = open_journal(postgres_url)
     assert {info.id for info in journal.sessions.list()} == {"s0", "s1", "s2"}
     await journal.aclose()

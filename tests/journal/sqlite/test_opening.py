@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import anyio
@@ -12,6 +10,7 @@ import anyio.to_thread
 import apsw
 import pytest
 
+from tests.journal.processes import make_at_once
 from tests.journal.runs import entries_of, finished, gives, refuses, says, started
 from tests.journal.sqlite.conftest import Look
 from treadle.errors import AgentError
@@ -100,23 +99,7 @@ journal.sessions.create(session_id=sys.argv[2])
 
 
 def test_any_number_may_create_it_at_once(path: Path) -> None:
-    makers = [
-        subprocess.Popen(
-            [sys.executable, "-c", CREATE, str(path), f"s{n}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for n in range(4)
-    ]
-    for maker in makers:  # each waits for its line, so that they begin together
-        assert maker.stdin is not None
-        maker.stdin.write("go\n")
-        maker.stdin.flush()
-    for maker in makers:
-        _, said = maker.communicate(timeout=50)
-        assert (maker.returncode, said) == (0, "")
+    make_at_once(CREATE, str(path), 4)
     assert len(SqliteJournal.open(path).sessions.list()) == 4
 
 

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
+from tests.models.providers.openai_recordings import FOLDER, Json, exchanges
 from treadle.messages.message import MediaPart, Message, Part, TextPart, ToolCall, ToolResult
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.models.providers.openai_chat.messages import MessageEncoder
 from treadle.models.providers.openai_chat.servers import server_at
 from treadle.types import Settings, SystemBlock
 
-FOLDER = Path(__file__).resolve().parents[4] / "shared" / "recordings" / "openai"
 OPENAI = server_at("https://api.openai.com/v1")
-
-Json = dict[str, Any]
-
-
-def exchanges(name: str) -> list[Json]:
-    return json.loads((FOLDER / f"{name}.json").read_text())["exchanges"]
 
 
 def of_this_wire(name: str) -> bool:
