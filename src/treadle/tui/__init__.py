@@ -12,7 +12,7 @@ which is imported on its own so that the first paint waits for nothing else.
     blocks.py        finished output, written once into the scrollback
     calling.py       display names of tool calls
     containers.py    lists, quotes, code and tables around Markdown lines
-    confirm.py       yes-or-no questions at the bottom of the screen
+    confirm.py       yes-or-no questions and the input of one line
     desk.py          protocol through which commands and pickers use the chat
     differences.py   file differences
     drawing.py       Rich renderables as scrollback text and as fragments
@@ -48,7 +48,6 @@ which is imported on its own so that the first paint waits for nothing else.
     transcript_children.py child runs in the transcript
     viewer.py        full-screen view of complete output
     wizard.py        first start without a key
-    wizard_entry.py  hidden input of a key
     wizard_ways.py   ways to set up a first model
     wording.py       inline Markdown as Rich text
     commands/        slash commands

@@ -23,10 +23,10 @@ from treadle.models.providers.known_models import known_ids
 from treadle.models.providers.listing import Listed
 from treadle.runtime.model_catalog import CatalogModel as Known
 from treadle.tui.blocks import NoticeBlock
+from treadle.tui.confirm import EntrySlot
 from treadle.tui.picker import Picker, PickerRow, SecretText
 from treadle.tui.pickers.models import model_row
 from treadle.tui.screen import Screen
-from treadle.tui.wizard_entry import EntrySlot
 from treadle.tui.wizard_ways import (
     LOCAL,
     LOCAL_WITHIN_S,
