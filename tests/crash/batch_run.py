@@ -28,4 +28,5 @@ async def main(url: str, port: str, wire: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, *sys.argv[1:])
+    _, given_url, given_port, given_wire = sys.argv
+    anyio.run(main, given_url, given_port, given_wire)

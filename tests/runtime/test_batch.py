@@ -21,7 +21,7 @@ from tests.models.providers.speech import Call
 from tests.vendors.batches import MODELS, WIRES, BatchServer, batch_server
 from treadle import Agent, AgentError, FallbackModel, Handoff, Limits, Runtime, handoff, tool
 from treadle._internal.redaction import Secret
-from treadle.budget.prices import BATCH, BatchPrice, configured
+from treadle.budget.prices import BATCH, UNKNOWN, BatchPrice, configured
 from treadle.config import Config, Price, Provider
 from treadle.journal.entries import ModelBatched, ModelRequested, ModelResponded
 from treadle.models.providers.anthropic import AnthropicModel, connect
@@ -84,7 +84,7 @@ async def test_all_prompts_go_out_together_at_half_price(wire: str) -> None:
         assert [result.metrics.cost_usd for result in results] == [2.5] * 5
         assert [row.cost_usd for row in await rt.journal.costs("tag")] == [12.5]
         assert {(r.user_id, r.agent) for r in await rt.journal.runs()} == {("u", "tester")}
-        kinds = [type(entry) for entry in await entries_of(rt, "b-3")]
+        kinds: list[type[object]] = [type(entry) for entry in await entries_of(rt, "b-3")]
         assert kinds[1:5] == [ModelRequested, ModelBatched, ModelBatched, ModelResponded]
         assert (await rt.journal.load("b-3")).started.batch == "b"  # type: ignore[union-attr]
 
@@ -195,11 +195,7 @@ def test_tokens_cost_half_and_fees_are_not_reduced(fees: float) -> None:
     assert half.cost_usd(usage) == 3 + 3 * fees / 1000
     assert rates.cost_usd(usage) == 6 + 3 * fees / 1000
     assert half.dearest(10).token_out * 2 == rates.dearest(10).token_out
-    assert BatchPrice(_Unpriced()).tariff is None
-
-
-class _Unpriced:
-    tariff = None
+    assert BatchPrice(UNKNOWN).tariff is None
 
 
 # ---------------------------------------------------------------- polling
@@ -218,7 +214,7 @@ async def test_questions_become_rarer_and_a_busy_provider_is_asked_later() -> No
                 return document({"type": "error"}, status=503)
             return original()
 
-        server.answer = answer  # type: ignore[method-assign]
+        server.answer = answer
         (result,) = await rt.batch(agent_on("anthropic"), ["a"], policy=POLICY)
     assert result.text == "Echo: a"
     assert result.metrics.retries == 0
