@@ -126,7 +126,7 @@ async def test_steering_needs_words_and_a_run_that_is_not_over() -> None:
             pass
         with pytest.raises(AgentError, match="has ended"):
             stream.steer("too late")
-    with pytest.raises(AgentError, match="nothing runs"):
+    with pytest.raises(AgentError, match="no run is active"):
         session.steer("too late")
 
 

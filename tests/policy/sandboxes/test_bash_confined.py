@@ -367,7 +367,7 @@ async def test_a_sandbox_that_cannot_be_made_runs_nothing(
     await sandbox.standing()
     monkeypatch.setattr(bubblewrap, "guarding", lambda *_: ["--ro-bind", "/no/such/place", "/x"])
     with pytest.raises(
-        ToolFailed, match=r"Not run: the sandbox could not be made\..*no/such/place"
+        ToolFailed, match=r"Not run: the sandbox could not be created\..*no/such/place"
     ) as raised:
         await bash(confined(), "touch ran")
     assert raised.value.happened is False
