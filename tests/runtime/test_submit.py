@@ -470,7 +470,10 @@ async def test_a_process_killed_right_after_it_stored_answers_has_stored_the_tim
     [
         ({"approve": ["call_9"]}, "no call 'call_9'"),
         ({"arguments": {"call_1": {}}}, "which approve= does not name"),
-        ({"approve": ["call_1"], "arguments": {"call_1": {"branch": object()}}}, "cannot represent"),
+        (
+            {"approve": ["call_1"], "arguments": {"call_1": {"branch": object()}}},
+            "cannot represent",
+        ),
         ({"approve": ["call_1"], "arguments": {"call_1": ["a"]}}, "all arguments by their names"),
         ({"deny": {"call_1": 3}}, "deny="),
         ({"place": QueuePlace(queue="nowhere")}, "unknown queue 'nowhere'"),
