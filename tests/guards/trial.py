@@ -23,7 +23,16 @@ from xml.etree import ElementTree
 
 from tests.guards.catalogue import ROOT, Break, Guard, standing
 
-COPIED = ("src", "tests", "pyproject.toml")
+COPIED = (
+    "src",
+    "tests",
+    "docs",
+    "pyproject.toml",
+    "AGENTS.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+)
 MOST_S = 90.0
 """For the tests of one guard; a break may make them hang."""
 _times = count(int(time.time()) + 1_000)
@@ -58,7 +67,7 @@ class Tree:
     def __init__(self, folder: Path, source: Path = ROOT) -> None:
         self.root = folder / "treadle"
         self.root.mkdir(parents=True)
-        for name in COPIED:
+        for name in filter(lambda name: (source / name).exists(), COPIED):
             copy = shutil.copytree if (source / name).is_dir() else shutil.copy2
             copy(source / name, self.root / name)
         self._report = folder / "report.xml"
