@@ -127,6 +127,12 @@ def test_checkers_see_the_same_names_from_the_same_modules_as_programs() -> None
         assert getattr(importlib.import_module(str(module)), name) is getattr(treadle, name)
 
 
+def test_evaluation_is_a_module_of_the_package_and_imported_only_then() -> None:
+    loaded = loaded_after("import treadle")
+    assert "treadle.apps.evals" not in loaded
+    assert treadle.evals is importlib.import_module("treadle.apps.evals")
+
+
 def test_the_decorator_is_not_hidden_by_a_module() -> None:
     """Importing a submodule sets its name on the package."""
     loaded = loaded_after(

@@ -194,7 +194,6 @@ _INSTEAD = {
     "create_agent": "use treadle.Agent",
     "create_react_agent": "use treadle.Agent",
     "create_sdk_mcp_server": "pass the tools themselves, as Agent(tools=[…])",
-    "evals": "import treadle.apps.evals",
     "function_tool": "use treadle.tool",
     "init_chat_model": "use Agent(model='PROVIDER:MODEL')",
     "input_guardrail": "use treadle.Hook, with check_input",
@@ -208,6 +207,8 @@ __all__ = [*sorted({*_MODULE_OF} - {"open"})]  # pyright: ignore[reportUnsupport
 
 
 def __getattr__(name: str) -> "Any":
+    if name == "evals":
+        return importlib.import_module("treadle.apps.evals")
     module = _MODULE_OF.get(name)
     if module is None:
         instead = f": {_INSTEAD[name]}" if name in _INSTEAD else ""
