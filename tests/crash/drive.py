@@ -1,5 +1,5 @@
 """One process that starts a story, or goes on with whatever is left of it: what gets killed. Entry:
-`drive`.
+`drive`, `finish`.
 
 What the stories are stands in stories.py; the switches that take a guard away, in sabotage.py.
 """
@@ -29,6 +29,9 @@ from treadle.journal.tables.sealing import KEY, keys_in
 from treadle.messages.events import Event, ToolCallStart, ToolProgress
 from treadle.runtime.children import open_below
 from treadle.runtime.run_stream import RunStream
+
+STEPS_MOST = 10
+"""Processes that go on, until nothing is left."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,24 +85,44 @@ def drive(task: Task) -> None:
     could not begin.
     """
     sabotage(task.without, postgres=bool(task.url))
-    if task.key:
-        os.environ[KEY] = task.key
+    _use(task.key)
     if task.do == "examine":
         anyio.run(_examine, task)
         return
     if task.fault:
         fail(task.fault)
+    _refused_or(task)
+
+
+def _use(key: str) -> None:
+    if key:
+        os.environ[KEY] = key
+
+
+def finish(task: Task) -> None:
+    """`drive`, until nothing is left. Each time the journal is opened once more."""
+    _use(task.key)
+    for _ in range(STEPS_MOST):
+        if _refused_or(task):
+            return
+    raise AssertionError("it does not come to its end")
+
+
+def _refused_or(task: Task) -> bool:
+    """Return True if nothing was left to do."""
     try:
-        anyio.run(_main, task)
+        return anyio.run(_main, task)
     except AgentError as e:
         print(f"refused {e.message}", flush=True)
+        return False
 
 
 async def _examine(task: Task) -> None:
     await examine(task.url or f"sqlite:///{task.journal}", task.witness)
 
 
-async def _main(task: Task) -> None:
+async def _main(task: Task) -> bool:
+    """Return True if nothing was left to do."""
     world, story = World(task.witness, stop_at=task.stop_at), STORIES[task.story]
     runtime = Runtime(journal=_opened(task))
     stage = _Stage(task, story, world, runtime, agent_of(story, world))
@@ -115,6 +138,7 @@ async def _main(task: Task) -> None:
             await runtime.aclose()
     if is_over and task.do == "end":
         await _examine(task)
+    return is_over
 
 
 def _opened(task: Task) -> Journal:

@@ -20,18 +20,20 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 
-from tests.crash.drive import Task, drive, task_of, text_of
+from tests.crash.drive import Task, drive, finish, task_of, text_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 40
+NEXT = "\0"
+"""Stands in the output of a process that has several tasks, after each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,20 @@ class Ended:
     @property
     def killed(self) -> bool:
         return self.code == -signal.SIGKILL
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """Boundaries at which a child stops, all its threads with it, until `copy` returns: what its
+    files hold by then is what a kill would leave. `copy` is given the number of the boundary, and
+    how the child would have ended.
+    """
+
+    at: Sequence[int]
+    copy: Callable[[int, Ended], None]
+
+
+NOWHERE = Stops((), lambda number, ended: None)
 
 
 class Nursery:
@@ -80,8 +96,21 @@ class Nursery:
             self._process.stdin.close()
         self._folder.cleanup()
 
-    def drive(self, task: Task, *, crash_at: int = 0) -> Ended:
-        return self._ask({"task": text_of(task), "crash_at": crash_at})
+    def drive(self, task: Task, *, crash_at: int = 0, stops: Stops = NOWHERE) -> Ended:
+        return self._ask({"task": text_of(task), "crash_at": crash_at}, stops)
+
+    def finish(self, tasks: Sequence[Task]) -> list[Ended]:
+        """Each is gone on with until nothing is left, and examined; one child for as many as it
+        survives.
+        """
+        ended: list[Ended] = []
+        while len(ended) < len(tasks):
+            last = self._ask({"tasks": [text_of(task) for task in tasks[len(ended) :]]})
+            *over, rest = last.said.split(NEXT)
+            ended += [replace(last, code=0, said=said) for said in over]
+            if last.code:
+                ended.append(replace(last, said=rest))
+        return ended
 
     def compacted(self, given: bytes, *, crash_at: int = 0) -> Ended:
         """A run that its provider compacts; `given`: compacted.py's arguments as JSON."""
@@ -95,16 +124,26 @@ class Nursery:
             {"arguments": arguments, "cwd": str(cwd), "env": dict(env), "crash_at": crash_at}
         )
 
-    def _ask(self, what: Mapping[str, object]) -> Ended:
+    def _ask(self, what: Mapping[str, object], stops: Stops = NOWHERE) -> Ended:
+        said = Path(self._folder.name) / "said"
+        code, pid, at_s = self._tell({**what, "said": str(said), "stops": stops.at})
+        for number in stops.at:
+            if code != -signal.SIGSTOP:
+                break
+            try:
+                stops.copy(number, Ended(-signal.SIGKILL, "", pid, at_s))
+            finally:
+                code, pid, at_s = self._tell({"continue": pid})
+        return Ended(code, said.read_text(encoding="utf-8", errors="replace"), pid, at_s)
+
+    def _tell(self, what: Mapping[str, object]) -> tuple[int, int, float]:
+        """How a child ended, or that it stopped; its process id, and when."""
         assert self._process.stdin is not None, "it is a pipe"
         assert self._process.stdout is not None, "it is a pipe"
-        said = Path(self._folder.name) / "said"
-        self._process.stdin.write(json.dumps({**what, "said": str(said)}) + "\n")
+        self._process.stdin.write(json.dumps(what) + "\n")
         self._process.stdin.flush()
         code, pid, at_s = self._process.stdout.readline().split()
-        return Ended(
-            int(code), said.read_text(encoding="utf-8", errors="replace"), int(pid), float(at_s)
-        )
+        return int(code), int(pid), float(at_s)
 
 
 # ---------------------------------------------------------------- in the process itself
@@ -113,11 +152,15 @@ class Nursery:
 def _serve() -> None:
     for line in sys.stdin:
         what: dict[str, Any] = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            _be_born(what)
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), child, f"{time.time():.3f}", flush=True)
+        if child := what.get("continue", 0):
+            os.kill(child, signal.SIGCONT)
+        else:
+            child = os.fork()
+            if child == 0:
+                _be_born(what)
+        _, status = os.waitpid(child, os.WUNTRACED)
+        code = -signal.SIGSTOP if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
+        print(int(code), child, f"{time.time():.3f}", flush=True)
 
 
 def _be_born(what: dict[str, Any]) -> None:
@@ -142,7 +185,14 @@ def _be_born(what: dict[str, Any]) -> None:
 
 
 def _work(what: dict[str, Any]) -> int:
+    if "tasks" in what:
+        for text in what["tasks"]:
+            signal.alarm(WITHIN_S)
+            finish(task_of(text))
+            print(end=NEXT, flush=True)
+        return 0
     _crash_at(what["crash_at"])
+    _stop_at(what["stops"])
     if "task" in what:
         drive(task_of(what["task"]))
         return 0
@@ -165,6 +215,26 @@ def _crash_at(number: int) -> None:
     from treadle._internal import crash
 
     crash._at = number  # pyright: ignore[reportPrivateUsage]  it was read before this process was there
+
+
+def _stop_at(numbers: Sequence[int]) -> None:
+    """This thread goes no further, and the others are stopped as a kill would end them."""
+    from treadle._internal import crash
+
+    if not numbers:
+        return
+    left = set(numbers)
+    passed = 0
+    lock = threading.Lock()
+
+    def stop() -> None:
+        nonlocal passed
+        with lock:
+            passed += 1
+            if passed in left:
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+    crash._at, crash._pass = -1, stop  # pyright: ignore[reportPrivateUsage]
 
 
 def _load(modules: Sequence[str]) -> None:

@@ -1,5 +1,9 @@
-"""Kills a process at every durable boundary in turn, lets another one go on, and has the journal
+"""Ends a process at every durable boundary in turn, lets another one go on, and has the journal
 judged each time. Entry: `sweep`, `sweep_twice`.
+
+A sweep with `kills` runs the story once for each boundary, and kills it there. Otherwise one
+process runs it once: at each boundary it is stopped, its folder copied, and it goes on; each copy is
+what a kill would have left (test_boundaries.py compares them). Over PostgreSQL all is killed.
 
 A boundary is passed before and after the commit of each append, and before and after each execution
 of a tool (treadle/crash.py).
@@ -7,7 +11,8 @@ of a tool (treadle/crash.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -17,17 +22,17 @@ import msgspec
 from tests.crash.accounts import Bounds
 from tests.crash.checker import Verdict, check
 from tests.crash.decrypted import decrypted
-from tests.crash.drive import Task
-from tests.crash.nursery import Ended, Nursery
+from tests.crash.drive import STEPS_MOST, Task
+from tests.crash.nursery import Ended, Nursery, Stops
 from tests.crash.postgres import ChaosServer
 from tests.crash.records import Violation
 from tests.crash.sabotage import Guard
 from tests.crash.stories import STORIES, World
 
+STORY = "story"
+"""Folder of the process that is copied."""
 MOST = 400
 """Boundaries; a sweep that does not come to its end is none."""
-STEPS_MOST = 10
-"""Processes that go on, until nothing is left."""
 
 
 @dataclass
@@ -68,13 +73,19 @@ def sweep(
     at: Iterable[int] | None = None,
     server: ChaosServer | None = None,
     key: bytes = b"",
+    kills: bool = False,
 ) -> Swept:
     """One crash each: at the first boundary, at the second, and so on until the run survives.
 
     `at`: only at these. `server`: over PostgreSQL. `key`: of an encrypted file.
     """
-    swept = Swept()
-    for number in at if at is not None else range(1, MOST):
+    swept, numbers = Swept(), at if at is not None else range(1, MOST)
+    if server is None and not kills:
+        stage = Stage(nursery, folder / STORY, story, without)
+        stage.encrypt(key)
+        _judge_all(swept, stage.stopped(stage.task, numbers, named=""), crashes=0)
+        return swept
+    for number in numbers:
         stage = Stage(nursery, folder / f"{number}", story, without, server)
         stage.encrypt(key)
         ended = stage.start(crash_at=number)
@@ -100,6 +111,14 @@ def sweep_twice(
     """
     swept = Swept()
     for number in at if at is not None else range(MOST):
+        if server is None:
+            stage = Stage(nursery, folder / STORY, story)
+            first = stage.start(crash_at=number)
+            if number and not first.killed:
+                return swept
+            copies = stage.stopped(stage.next_task(), range(1, MOST), named=f"{number}-")
+            _judge_all(swept, copies, crashes=int(first.killed))
+            continue
         for second in range(1, MOST):
             stage = Stage(nursery, folder / f"{number}-{second}", story, server=server)
             first = stage.start(crash_at=number)
@@ -111,6 +130,19 @@ def sweep_twice(
             if not ended.killed:
                 break
     return swept
+
+
+def _judge_all(swept: Swept, copies: Sequence[tuple[Stage, Ended]], *, crashes: int) -> None:
+    """`crashes`: before the process that was copied."""
+    stages = [stage for stage, _ in copies]
+    finished = (
+        stages[0].finish(stages)
+        if copies and stages[0].is_whole and not stages[0].leaves_threads
+        else [None] * len(copies)
+    )
+    for (stage, ended), last in zip(copies, finished, strict=True):
+        swept.points += ended.killed
+        stage.judge(swept, ended, crashes=crashes + ended.killed, finished=last)
 
 
 class Stage:
@@ -130,7 +162,7 @@ class Stage:
         folder.mkdir(parents=True)
         self.folder = folder
         self.journal, self.witness = folder / "journal.db", folder / "witness"
-        self.story = STORIES[story]
+        self.story, self._name = STORIES[story], story
         self.url = "" if server is None else server.journal()
         self._nursery, self._server, self._key = nursery, server, b""
         self.bounds = Bounds()
@@ -144,8 +176,53 @@ class Stage:
         self._key = key
         self.task = msgspec.structs.replace(self.task, key=key.hex())
 
+    @property
+    def is_whole(self) -> bool:
+        """A process without a guard, or with a fault, does not examine what it did."""
+        return not self.task.without and not self.task.fault
+
+    @property
+    def leaves_threads(self) -> bool:
+        """Threads of its tools may outlive its processes' event loops."""
+        return any("slow" in turn for turn in self.story.turns)
+
     def start(self, *, crash_at: int = 0) -> Ended:
         return self._drive(self.task, crash_at)
+
+    def stopped(
+        self, task: Task, numbers: Iterable[int], *, named: str
+    ) -> list[tuple[Stage, Ended]]:
+        """A copy of this stage at each of the boundaries `numbers` that a process passes, and one at
+        its end if that comes before the last of them. This stage is gone.
+        """
+        at = list(numbers)
+        copies: list[tuple[Stage, Ended]] = []
+
+        def copy(number: int, ended: Ended) -> None:
+            copies.append((self._copied(f"{named}{number}"), ended))
+            if ended.killed:
+                World(copies[-1][0].witness).saw("ending", str(ended.pid), str(ended.at_s))
+
+        ended = self._nursery.drive(task, stops=Stops(at, copy))
+        if len(copies) < len(at):
+            copy(at[len(copies)], ended)
+        shutil.rmtree(self.folder)
+        return copies
+
+    def _copied(self, name: str) -> Stage:
+        copy = Stage(self._nursery, self.folder.with_name(name), self._name, self.task.without)
+        copy.encrypt(self._key)
+        shutil.copytree(self.folder, copy.folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        return copy
+
+    def next_task(self) -> Task:
+        return msgspec.structs.replace(self.task, do="go on")
+
+    def finish(self, stages: Sequence[Stage]) -> list[Ended]:
+        """Of all these, in one process."""
+        return self._nursery.finish(
+            [msgspec.structs.replace(stage.task, do="end") for stage in stages]
+        )
 
     def go_on(
         self, *, crash_at: int = 0, force: bool = False, do: Literal["go on", "end"] = "go on"
@@ -168,24 +245,20 @@ class Stage:
         """As it stands, over or not."""
         return check(self.url or self.journal, self.witness, open_runs=True, bounds=self.bounds)
 
-    def judge(self, swept: Swept, last: Ended, *, crashes: int) -> Verdict:
-        """Once everything has come to its end; a database is gone afterwards."""
+    def judge(
+        self, swept: Swept, last: Ended, *, crashes: int, finished: Ended | None = None
+    ) -> Verdict:
+        """Once everything has come to its end; a database is gone afterwards.
+
+        `finished`: the end of the process that has examined it already.
+        """
         place = self.folder.name
-        # a process without a guard, or with a fault, does not examine what it did
-        is_whole = not self.task.without and not self.task.fault
-        for _ in range(STEPS_MOST):
-            if last.code and not last.killed:
-                swept.wrong(place, "end", f"a process ended with {last.code}: {last.said}")
-                break
-            last = self.go_on(do="end" if is_whole else "go on")
-            if not last.said:
-                break
-        if not is_whole or last.said:
-            last = self._nursery.drive(
-                msgspec.structs.replace(self.task, do="examine", without=(), fault="")
-            )
-        if last.code or last.said:
-            swept.wrong(place, "replay", f"the journal cannot be examined: {last.said}")
+        if finished is None:
+            self._go_on_to_the_end(swept, last)
+        else:
+            for ended in (last, finished):
+                if ended.code and not ended.killed:
+                    swept.wrong(place, "end", f"a process ended with {ended.code}: {ended.said}")
         journal = decrypted(self.journal, self._key) if self._key else self.url or self.journal
         verdict = check(journal, self.witness, bounds=self.bounds)
         if self._server is not None:
@@ -198,6 +271,22 @@ class Stage:
             )
         swept.add(place, verdict)
         return verdict
+
+    def _go_on_to_the_end(self, swept: Swept, last: Ended) -> None:
+        place = self.folder.name
+        for _ in range(STEPS_MOST):
+            if last.code and not last.killed:
+                swept.wrong(place, "end", f"a process ended with {last.code}: {last.said}")
+                break
+            last = self.go_on(do="end" if self.is_whole else "go on")
+            if not last.said:
+                break
+        if not self.is_whole or last.said:
+            last = self._nursery.drive(
+                msgspec.structs.replace(self.task, do="examine", without=(), fault="")
+            )
+        if last.code or last.said:
+            swept.wrong(place, "replay", f"the journal cannot be examined: {last.said}")
 
 
 def robbed(

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.checker import journal_of
 from tests.crash.nursery import Nursery
-from tests.crash.sweep import MOST, sweep, sweep_twice
+from tests.crash.sweep import MOST, STORY, Stage, sweep, sweep_twice
 
 EVERY_FOURTH = range(1, MOST, 4)
 
@@ -19,13 +20,38 @@ EVERY_FOURTH = range(1, MOST, 4)
 def test_one_once_call_after_the_other_is_unknown_where_it_was_cut_and_happens_once(
     nursery: Nursery, tmp_path: Path
 ) -> None:
-    swept = sweep(nursery, tmp_path, "one")
+    swept = sweep(nursery, tmp_path, "one", kills=True)
     assert not swept.violations
     assert swept.points > 15
     assert 0 < swept.had_happened < swept.unknown, (
         "only `unknown` is honest: some had happened, some had not"
     )
     assert max(swept.unknown_at_once) == 1
+
+
+@pytest.mark.parametrize(("story", "every_nth"), [("one", 1), ("sequential", 2), ("delegation", 6)])
+def test_a_copy_of_a_stopped_process_is_what_a_kill_leaves(
+    nursery: Nursery, tmp_path: Path, story: str, every_nth: int
+) -> None:
+    whole = Stage(nursery, tmp_path / STORY, story)
+    numbers = range(1, MOST, every_nth)
+    for number, (copy, ended) in zip(
+        numbers, whole.stopped(whole.task, numbers, named="copy-"), strict=False
+    ):
+        stage = Stage(nursery, tmp_path / f"{number}", story)
+        assert stage.start(crash_at=number).killed == ended.killed
+        assert left_by(copy) == left_by(stage), number
+
+
+def left_by(stage: Stage) -> tuple[list[list[str]], list[str]]:
+    """The types of entries in each run, and of the lines that tools and models wrote."""
+    broken, runs = journal_of(stage.journal)
+    assert not broken
+    seen = stage.witness.read_text().splitlines() if stage.witness.exists() else []
+    words = [line.partition(" ")[0] for line in seen]
+    return [[entry.type for entry in run.entries] for run in runs], [
+        word for word in words if word not in ("published", "ending")
+    ]
 
 
 def test_a_run_in_an_encrypted_journal_goes_on_wherever_it_is_killed(
