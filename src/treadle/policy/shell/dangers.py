@@ -15,8 +15,11 @@ from treadle.config.command_matching import program_of
 from treadle.policy.shell.find import read_find
 
 REMOVES = _REMOVES = frozenset({"rm", "unlink", "rmdir", "srm", "shred", "trash"})
+"""Needed by: `rm -rf /` (deny)."""
 _CHANGES_OWNERS = frozenset({"chmod", "chown", "chgrp", "chattr", "setfacl"})
+"""Needed by: `chown -R me /etc` (deny)."""
 _STOPS = frozenset({"shutdown", "reboot", "halt", "poweroff"})
+"""Needed by: `shutdown now` (deny)."""
 _DESTROYS = re.compile(r"mkfs(?:\.\w+)?|mke2fs|mkswap|wipefs|blkdiscard|sgdisk|killall5|cryptsetup")
 _DISK = re.compile(
     r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|dm-|md|loop|mem$|kmem$|port$)"
@@ -47,10 +50,11 @@ _SYSTEM = frozenset(
         *("nix", "snap", "System", "Library", "Users", "Applications", "Volumes", "private"),
     }
 )
+"""Needed by: `rm -rf /usr` (deny)."""
 _SYSTEM_PARENTS = frozenset(
     {"usr", "etc", "home", "Users", "System", "boot", "lib", "var", "Library"}
 )
-"""System directories whose entries are all vital too."""
+"""System directories whose entries are all vital too. Needed by: `rm -rf /var/lib` (deny)."""
 _OFF = re.compile(
     r"(?:poweroff|reboot|halt|shutdown|kexec|emergency|rescue|suspend|hibernate)(?:\.target)?"
 )
@@ -74,10 +78,14 @@ PROGRAMS = (
     "blkdiscard",
     "killall5",
 )
-"""Names to search for in a command line that cannot be parsed."""
+"""Names to search for in a command line that cannot be parsed. Needed by: `X=/; rm -rf $X` (ask in
+mode full).
+"""
 
 _BY_ARGUMENTS = ("rm", "dd", "tee", "find", "kill")
-"""One program of each kind that is dangerous with certain arguments."""
+"""One program of each kind that is dangerous with certain arguments. Needed by: `$x -rf /` (ask in
+mode full).
+"""
 
 
 def dangerous_with(

@@ -17,13 +17,11 @@ SHOWN_CHARS: Final = 80
 _PACKAGES: Final = names(
     "pip pip3 npm pnpm yarn bun uv poetry pipenv cargo gem composer conda mamba bundle go"
 )
+"""Needed by: `npm publish` (ask, "publishes, or signs in to a registry")."""
 _INSTALLS: Final = names("install i ci add remove uninstall update upgrade sync get")
+"""Needed by: `pip install .` (ask, "installs or removes packages")."""
 _PUBLISHES: Final = names("publish login logout unpublish")
-_DATABASES: Final = names("sqlite3 psql mysql mongo mongosh redis-cli")
-_CONTAINERS: Final = names("docker podman kubectl helm")
-_CLOUDS: Final = names("aws gcloud az terraform pulumi ansible ansible-playbook")
-_EDITORS: Final = names("vi vim nvim ex ed emacs nano")
-_SHELLS: Final = names("sh bash dash zsh ksh fish")
+"""Needed by: `npm publish` (ask, "publishes, or signs in to a registry")."""
 
 _TOLD: Final[dict[str, str]] = {
     **dict.fromkeys(REMOVES, "deletes files"),
@@ -50,11 +48,21 @@ _TOLD: Final[dict[str, str]] = {
         names("tar bsdtar cpio unzip zip 7z ar"),
         "packs or unpacks archives, and can overwrite files",
     ),
-    **dict.fromkeys(_CONTAINERS, "controls containers, outside the sandbox"),
-    **dict.fromkeys(_CLOUDS, "controls machines and services elsewhere"),
-    **dict.fromkeys(_DATABASES, "runs statements on a database"),
-    **dict.fromkeys(_EDITORS, "opens an editor, which can write any file"),
+    **dict.fromkeys(
+        names("docker podman kubectl helm"), "controls containers, outside the sandbox"
+    ),
+    **dict.fromkeys(
+        names("aws gcloud az terraform pulumi ansible ansible-playbook"),
+        "controls machines and services elsewhere",
+    ),
+    **dict.fromkeys(
+        names("sqlite3 psql mysql mongo mongosh redis-cli"), "runs statements on a database"
+    ),
+    **dict.fromkeys(
+        names("vi vim nvim ex ed emacs nano"), "opens an editor, which can write any file"
+    ),
 }
+"""Needed by: `kill 12` (ask, "ends processes")."""
 
 
 def effect_of(argv: Sequence[str]) -> str:
@@ -99,6 +107,7 @@ def _find(words: Sequence[str]) -> str:
 
 
 _FILTERS: Final = {"sed": _sed, "find": _find}
+"""Needed by: `find . -delete` (ask, "deletes the files that it finds")."""
 
 
 def _shown(words: Sequence[str]) -> str:
@@ -217,6 +226,7 @@ _GIT_BY_OPTION: Final[dict[str, Callable[[Sequence[str]], str]]] = {
     "stash": _stash,
     "commit": _commit,
 }
+"""Needed by: `git push` (ask, "publishes commits")."""
 _GIT: Final[dict[str, str]] = {
     "clean": "deletes untracked files",
     "rm": "deletes files",
@@ -237,3 +247,4 @@ _GIT: Final[dict[str, str]] = {
     "worktree": "creates or removes work trees",
     "init": "creates a repository",
 }
+"""Needed by: `git clean -fd` (ask, "deletes untracked files")."""

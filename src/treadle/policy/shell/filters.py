@@ -18,10 +18,11 @@ SED = Options(
     ),
 )
 """Options of sed except -i, which writes; -f, which reads a program from a file; and -l, which
-takes a value only in some versions.
+takes a value only in some versions. Needed by: `sed -n 3p a.txt` (allow).
 """
 
 AWK = Options(short_values="Fv", long="field-separator= assign= posix sandbox help version")
+"""Needed by: `awk -F: '{print $1}' a.txt` (contained)."""
 
 _BRACKETS = r"\[\^?(?:\[:[a-z]+:\]|[^][/\\\n^])(?:\[:[a-z]+:\]|[^][/\\\n])*\]"
 """A set of characters whose end all versions of sed agree on."""
@@ -29,6 +30,7 @@ _SET = re.compile(r"\[\^?(?:\[:[a-z]+:\]|[^][\\\n^])(?:\[:[a-z]+:\]|[^][\\\n])*\
 _ADDRESS = rf"(?:\d+(?:~\d+)?|\$|/(?:[^][/\\\n]|\\[^\n]|{_BRACKETS})*/[IM]*)"
 _ADDRESSES = re.compile(rf"\s*(?:{_ADDRESS}(?:\s*,\s*(?:[+~]?\d+|{_ADDRESS}))?)?\s*!*\s*")
 _DELIMITERS = frozenset("/|,#@:%!_~+=;")
+"""Needed by: `sed s/a/b/ a.txt` (allow)."""
 _SIMPLE = re.compile(r"[pPdDgGhHnNxzl=]\d*|[qQ]\d*|[{}]")
 _SUBSTITUTE_FLAGS = re.compile(r"[gpiImM0-9]*")
 _END = re.compile(r"[ \t]*(?:[;\n}]|$|#[^\n]*)")

@@ -126,7 +126,9 @@ LOOKS: dict[str, Options] = {
     "whatchanged": _o("p", "n", _LOG, numbers=True),
     "version": _o(),
 }
-"""Commands of git that only read, with their read-only options."""
+"""Commands of git that only read, with their read-only options. Needed by: `git status`
+(contained).
+"""
 
 ACTS: dict[str, Options] = {
     "add": _o("nvfuAN", "", "all update verbose dry-run force intent-to-add no-all ignore-removal"),
@@ -149,7 +151,9 @@ ACTS: dict[str, Options] = {
     "revert": _o("n", "", "no-edit no-commit abort continue quit"),
     "rebase": _o("q", "", "quiet abort continue skip onto="),
 }
-"""Commands that change the repository, with the options that a rule for the command also allows."""
+"""Commands that change the repository, with the options that a rule for the command also allows.
+Needed by: `git commit -m x` (contained, allow `git commit`).
+"""
 
 NETWORK = frozenset(
     {
@@ -170,6 +174,7 @@ NETWORK = frozenset(
         "instaweb",
     }
 )
+"""Needed by: `git push` (ask, allow `git push`)."""
 _OWN = (
     LOOKS.keys()
     | ACTS.keys()
@@ -183,10 +188,13 @@ _OWN = (
         "verify-commit verify-pack verify-tag worktree write-tree"
     )
 )
-"""Git's own commands, which aliases cannot replace."""
+"""Git's own commands, which aliases cannot replace. Needed by: `git add .` (allow in mode full,
+deny `git push`).
+"""
 _BEFORE = frozenset(
     {"--no-pager", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects", "-P"}
 )
+"""Needed by: `git --no-pager log` (contained)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,19 @@ EVALUATE = names(
     "[ [[ test let declare typeset local export readonly read readarray mapfile unset printf "
     "wait getopts trap bind complete compgen enable hash alias"
 )
-"""Builtins that evaluate their arguments, immediately or later."""
+"""Builtins that evaluate their arguments, immediately or later. Needed by: `printf -v 'a[$(rm x)]'
+y` (ask in mode full, deny `rm`).
+"""
 MAX_INNER = 5
 """Maximum nesting of wrappers."""
 _READ_TEXT = SHELLS | {"eval", "source", "."}
+"""Needed by: `cat f | bash` (ask in mode full, deny `rm`)."""
 _COPY = frozenset({"cp", "ln", "link", "install", "mv"})
+"""Needed by: `cp /bin/rm q` (ask in mode full, deny `rm`)."""
 _WRITE = _COPY | {"touch", "mkdir", "tee", "truncate", "rm", "rmdir", "cd", "sed"}
+"""Needed by: `mkdir rm` (allow in mode full, deny `rm`)."""
 _FEEDS = frozenset({"xargs", "parallel"})
+"""Needed by: `xargs -I{} {} x` (ask in mode full, deny `rm`)."""
 _QUOTES = str.maketrans("", "", "'\"\\")
 _EXPANDS = re.compile(r"[$`*?\[{~]")
 

@@ -40,9 +40,11 @@ MAX_COMMANDS = 400
 _REACHES_MORE = frozenset(
     {FindingKind.HELD, FindingKind.PERMITTED, FindingKind.READS_BEYOND, FindingKind.UNSURE}
 )
-"""Findings about commands that may read or write other files too."""
+"""Findings about commands that may read or write other files too. Needed by: `python3 x.py`
+(contained in mode full, deny `read(private/**)`).
+"""
 _TAKE_NUMBERS = frozenset({"echo", "printf", "test", "[", "exit"})
-"""Programs to which `$?` may be passed."""
+"""Programs to which `$?` may be passed. Needed by: `echo $?` (allow)."""
 _LOOKS_ONLY = CallFinding(FindingKind.READS)
 
 
@@ -333,6 +335,7 @@ class _Line:
 _OFFERED = frozenset(
     {FindingKind.UNSURE, FindingKind.READS, FindingKind.HELD, FindingKind.SHELL_EDITS}
 )
+"""Needed by: `npm test` (ask, "a rule for 'npm test' would allow it")."""
 
 
 def _fed(command: ParsedCommand) -> list[str]:

@@ -28,15 +28,24 @@ RESERVED = names(
     "if then elif else fi case esac for select while until do done in function time coproc { } ! "
     "[[ ]]"
 )
-"""Words that bash does not read as a program at the start of a command."""
+"""Words that bash does not read as a program at the start of a command. Needed by: `if ls; then
+pwd; fi` (contained).
+"""
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./!-")
+"""Needed by: `ls` (allow)."""
 _WILD = frozenset("*?")
+"""Needed by: `ls *.txt` (allow)."""
 _ESCAPABLE = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ ")
+r"""Needed by: `echo \$HOME` (allow)."""
 _SWALLOWED = frozenset("\\`|")
-"""After a non-ASCII byte, bash reads these as part of a character in some older encodings."""
+"""After a non-ASCII byte, bash reads these as part of a character in some older encodings. Needed
+by: `echo é|cat` (contained).
+"""
 _AFTER_A_WORD = frozenset(["", *" \t\n;|&"])
+"""Needed by: `ls a.txt` (allow)."""
 _OPERATORS = ("&&", "||", "|", ";", "\n")
+"""Needed by: `ls; pwd` (allow)."""
 _REDIRECT = re.compile(r"(?P<fd>[012]?)(?P<operator>>>|>&|>|<)|(?P<both>&>>?)")
 _NAME = re.compile(r"[A-Za-z0-9_.+/-]+|\[|:")
 
@@ -314,6 +323,7 @@ _CALLED = {
     "&": "a command in the background",
     "\\": "a backslash at the end",
 }
+"""Needed by: `(ls)` (contained, "a subshell or a function")."""
 
 
 def _described(c: str) -> str:

@@ -12,8 +12,8 @@ from functools import lru_cache
 from treadle._internal.environment import find_shell
 
 _OTHERS_MAKE = frozenset({"busybox", "toybox", "coreutils", "volta-shim", "aqua-proxy"})
-"""Programs that dispatch to others, with different options or as files in the workspace
-configure.
+"""Programs that dispatch to others, with different options or as files in the workspace configure.
+Needed by: `rev a.txt` (contained), where rev is a link to busybox.
 """
 _BY_NAME = re.compile(rb"#!\s*\S*/env\s+(?:-S\s*)?([\w.+-]+)")
 

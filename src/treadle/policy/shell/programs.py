@@ -202,13 +202,14 @@ PROGRAMS: dict[str, Program] = {
     "wait": Program("none", _o(), FindingKind.HELD),
     "jobs": Program("none", _o("lnprs"), FindingKind.HELD),
 }
-"""Programs by base name."""
+"""Programs by base name. Needed by: `ls` (allow)."""
 
 _ANY_VERSION = names(
     "python python3 pip pip3 node npm git gcc g++ clang cc make cmake ruby perl php bash sh zsh "
     "tar awk gawk sed find less vim curl wget docker kubectl terraform uv ruff mypy pyright jq rg "
     "sqlite3 psql lua dotnet swift deno bun tsc ffmpeg openssl gh java javac rustc cargo"
 )
+"""Needed by: `python3 --version` (allow)."""
 VERSION_ONLY = {
     "--version": _ANY_VERSION,
     "-V": names("python python3 pip uv ruff"),
@@ -216,8 +217,12 @@ VERSION_ONLY = {
     "-version": names("java javac"),
     "version": names("go kubectl docker terraform"),
 }
-"""Programs that print their version if this is the only argument."""
+"""Programs that print their version if this is the only argument. Needed by: `python3 --version`
+(allow).
+"""
 CHOSEN_BY_THE_FOLDER = names(
     "cargo rustc go npm bun deno dotnet swift terraform ruby gh uv docker kubectl"
 )
-"""Programs whose version or start-up code files in the workspace can select."""
+"""Programs whose version or start-up code files in the workspace can select. Needed by: `go
+version` (contained).
+"""

@@ -19,7 +19,9 @@ NETWORK = names(
     "rclone restic aria2c yt-dlp websocat grpcurl ngrok cloudflared curlie httpie xdg-open open "
     "ip ifconfig route iptables nft tc"
 )
-"""Programs that can send data elsewhere. Rules cannot allow them without approval."""
+"""Programs that can send data elsewhere. Rules cannot allow them without approval. Needed by: `curl
+x` (ask, allow `curl`).
+"""
 
 INTERPRETERS = names(
     "sh bash dash zsh ksh fish python python2 python3 pypy pypy3 node nodejs deno bun ruby perl "
@@ -29,7 +31,7 @@ INTERPRETERS = names(
     "gnuplot octave make-it tar bsdtar cpio unzip zip 7z ar find xargs parallel env sudo doas"
 )
 """Programs that run their arguments, or files named in them. A rule for one covers only its exact
-words.
+words. Needed by: `perl x.pl` (ask, allow `perl`).
 """
 
 WITH_ARITY = {
@@ -81,7 +83,9 @@ WITH_ARITY = {
         3,
     ),
 }
-"""Number of words in an offered rule, by program or first two words; 1 for other programs."""
+"""Number of words in an offered rule, by program or first two words; 1 for other programs. Needed
+by: `npm test` (ask, "a rule for 'npm test' would allow it").
+"""
 
 
 @dataclass(frozen=True)
@@ -169,6 +173,7 @@ RUNNERS: dict[str, RunnerProgram] = {
         _MAKE,
     ),
 }
+"""Needed by: `make lint deploy` (ask, allow `make lint`)."""
 _REMOTE = re.compile(r"[\w+.-]+://|[\w.-]+@[\w.-]+:|[\w.-]+:[\w./~-]*/")
 _VARIABLE = re.compile(r"\w+[:+?]?=")
 

@@ -29,6 +29,7 @@ from treadle.policy.shell.writers import written_by
 MAX_INNER = 5
 """Maximum nesting of wrappers."""
 _PLAIN_WRAPPERS = frozenset({"timeout", "nice", "command"})
+"""Needed by: `timeout 5 ls` (allow)."""
 _LOOKS_ONLY = CallFinding(FindingKind.READS)
 
 

@@ -73,6 +73,7 @@ _GREP = _o(
     "context= text binary-files= exclude= exclude-dir= include= recursive dereference-recursive "
     "line-buffered null-data directories= devices= exclude-from: file:",
 )
+"""Needed by: `grep -n foo a.txt` (allow)."""
 
 TEXT_PROGRAMS: dict[str, Program] = {
     "cat": Program(
@@ -305,3 +306,4 @@ TEXT_PROGRAMS: dict[str, Program] = {
         check=_rg,
     ),
 }
+"""Needed by: `cat a.txt` (allow)."""

@@ -226,6 +226,7 @@ _LETTERS = {
     "t": "\t",
     "v": "\v",
 }
+r"""Needed by: `bash -c $'rm\t-rf\t/'` (deny)."""
 
 
 def _unescaped(found: re.Match[str]) -> str:

@@ -170,13 +170,16 @@ WRAPPERS: dict[str, Wrapper] = {
     "alias": Wrapper(_w("p"), changes="it changes which program a name means"),
 }
 """Programs that run an inner command. docker, ssh and similar ones are included, because the
-commands that they run elsewhere are searched too.
+commands that they run elsewhere are searched too. Needed by: `env curl x` (deny, deny `curl`).
 """
 
 LOOKED_THROUGH = names("docker podman kubectl busybox toybox sudo ssh npx capsh bwrap firejail gdb")
-"""Wrappers whose arguments are not fully known: the inner command may begin at any word."""
+"""Wrappers whose arguments are not fully known: the inner command may begin at any word. Needed by:
+`docker run -v x y curl z` (deny, deny `curl`).
+"""
 
 SHELLS = names("sh bash dash zsh ksh mksh ash fish rbash su script")
+"""Needed by: `bash -c 'rm -rf /'` (deny)."""
 _SHELL_FLAGS = re.compile(r"-[lceuxfo]*c[lceuxfo]*|-c")
 _LOADERS = re.compile(r"ld-linux[\w.-]*\.so(\.\d+)?|ld-musl[\w.-]*|ld\.so")
 
@@ -255,6 +258,7 @@ def is_free_of_order(argv: Sequence[str], patterns: Collection[str]) -> bool:
 
 
 _FIRST_IS_TEXT = names("sed awk gawk mawk nawk jq grep egrep fgrep rg printf")
+"""Needed by: `printf *.txt` (ask)."""
 
 
 def _program(argv: list[str], program: str, wrapper: Wrapper) -> Unwrapped:

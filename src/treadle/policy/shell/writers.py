@@ -100,8 +100,11 @@ def _dd(parsed: Parsed, argv: Sequence[str]) -> Written:
 
 
 _TOUCH = Options(short="acm", short_values="dtr", long="no-create date= time=")
+"""Needed by: `touch -a x` (contained in mode accept-edits)."""
 _MKDIR = Options(short="pv", short_values="m", long="parents verbose mode=")
+"""Needed by: `mkdir -p new` (contained in mode accept-edits)."""
 _TEE = Options(short="aip", long="append ignore-interrupts output-error")
+"""Needed by: `tee -a out.txt` (contained in mode accept-edits)."""
 _COPY = Options(
     short="abdfHilLnpPrRsuvxT",
     short_values="tSgmoZ",
@@ -110,6 +113,7 @@ _COPY = Options(
         "verbose no-target-directory"
     ),
 )
+"""Needed by: `cp -p a.txt b.txt` (contained in mode accept-edits)."""
 
 _WRITERS: dict[str, tuple[Options, Callable[[Parsed, Sequence[str]], Written]]] = {
     "touch": (_TOUCH, _all),
@@ -148,6 +152,7 @@ _WRITERS: dict[str, tuple[Options, Callable[[Parsed, Sequence[str]], Written]]] 
         (_COPY, _outputs),
     ),
 }
+"""Needed by: `cp x .git/hooks/pre-commit` (deny)."""
 
 
 def written_by(argv: Sequence[str], name: str) -> Written | None:
