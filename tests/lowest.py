@@ -15,14 +15,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
 ROOT = Path(__file__).resolve().parents[1]
 _BOUND = re.compile(r"([a-z0-9-]+)(?:\[[a-z,]+\])?>=([0-9a-z.]+)")
 _PIN = re.compile(r"(?m)^([a-z0-9-]+)(?:\[[a-z,]+\])?==([0-9a-z.]+)")
 
 
 def bounds(project: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the lower bound of each requirement, those of extras and of the group `dev`
-    included.
+    """Yield the name and the lower bound of each requirement of this Python, those of extras and of
+    the group `dev` included.
     """
     of_extras = project["project"]["optional-dependencies"].values()
     for requirement in (
@@ -30,7 +32,8 @@ def bounds(project: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         *(each for extra in of_extras for each in extra),
         *project["dependency-groups"]["dev"],
     ):
-        if not requirement.startswith("treadle["):
+        marker = Requirement(requirement).marker
+        if not requirement.startswith("treadle[") and (marker is None or marker.evaluate()):
             found = _BOUND.match(requirement)
             if found is None:
                 raise ValueError(f"{requirement}: a requirement needs a lower bound")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import os
 import shlex
-import tarfile
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +22,11 @@ from anyio import to_thread
 
 from treadle.errors import AgentError
 from treadle.tools.confinement import CommandNotes, CommandRoom, SandboxStatus
+
+if sys.version_info >= (3, 11, 4):
+    import tarfile
+else:  # it cannot refuse harmful members there
+    from backports import tarfile
 
 _PASSED = ("HOME", "PATH", "SSH_AUTH_SOCK")
 
@@ -71,7 +76,6 @@ class SshCage:
             for member in archive:
                 parts = Path(member.name).parts
                 if self._room.is_open or not any(part.startswith(".") for part in parts):
-                    # filters came with Python 3.11.4
                     archive.extract(member, self._room.workspace, filter="data")
 
 
