@@ -186,8 +186,10 @@ async def test_a_yes_to_a_call_that_has_moved_on_is_refused(tmp_path: Path) -> N
         refused = await decide(json={"decision": "approve", "seen": 0})
         assert (refused.status_code, DONE) == (409, [])
         assert refused.json()["detail"].startswith("This call has changed since you read")
+        too_large = await decide(json={"decision": "approve", "seen": 2**64})
+        assert (too_large.status_code, DONE) == (422, [])
         seen = (await ada.ask("GET", f"/runs/{run_id}")).json()["entries"]
-        said = await decide(json={"decision": "approve", "seen": seen})
+        said = await decide(json={"decision": "approve", "seen": float(seen)})
         assert said.status_code == 202
         assert (await ada.all_events("GET", f"/runs/{run_id}/events"))[-1].data[
             "outcome"

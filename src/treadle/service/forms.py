@@ -1,8 +1,8 @@
 """Field types of the bodies, parameters and responses of chats and runs. Their constraints appear
 in the schema.
 
-See also: checks on every body (bodies.py). Entry points: `Words`, `Line`, `Id`, `Moment`, `Data`,
-`problems`.
+See also: checks on every body (bodies.py). Entry points: `Words`, `Line`, `Id`, `Moment`, `Whole`,
+`Data`, `problems`.
 """
 
 from __future__ import annotations
@@ -48,6 +48,15 @@ def _moment(value: Any) -> Any:
 Moment = Annotated[
     AwareDatetime, BeforeValidator(_moment), Field(json_schema_extra={"pattern": _MOMENT})
 ]
+
+
+def _whole(value: Any) -> Any:
+    """Convert 1.0 to an integer, as JSON Schema does. Unlike in Python, True is not a number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole: Final = BeforeValidator(_whole)
+"""Accept 1.0 as an integer. Follows `Field`, whose constraints the schema loses otherwise."""
 
 _DATA: Final = {
     "type": "object",

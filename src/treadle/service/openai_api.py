@@ -13,12 +13,12 @@ import hashlib
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Request
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
 from treadle.service.bodies import RequestModel
 from treadle.service.completing import CompletionOptions, completed, completed_stream
-from treadle.service.forms import Line, Words, problems
+from treadle.service.forms import Line, Whole, Words, problems
 from treadle.service.problems import HttpProblem, unavailable
 from treadle.service.running import served_agent
 from treadle.service.signed_in import SignedIn, TheService
@@ -28,19 +28,13 @@ from treadle.service.state import Service
 router = APIRouter(prefix="/v1", tags=["openai"])
 
 
-def _whole(value: Any) -> Any:
-    """Convert 1.0 to an integer, as JSON Schema does. Unlike in Python, True is not a number."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _no(value: bool) -> bool:
     if value:
         raise ValueError("completions are not stored: use false")
     return value
 
 
-Whole: TypeAlias = Annotated[int, BeforeValidator(_whole)]
-Count: TypeAlias = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+Count: TypeAlias = Annotated[int, Field(ge=1), Whole]
 
 
 class TextContent(RequestModel):
@@ -105,7 +99,7 @@ class CompletionRequest(RequestModel):
     """Conversation so far. The last user message is answered; later messages are dropped."""
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    n: Annotated[int, Field(ge=1, le=1), BeforeValidator(_whole)] | None = None
+    n: Annotated[int, Field(ge=1, le=1), Whole] | None = None
     response_format: TextFormat | None = None
     user: Line | None = None
     """Ignored: the token identifies the user."""
@@ -115,7 +109,7 @@ class CompletionRequest(RequestModel):
     max_completion_tokens: Count | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    seed: Whole | None = None
+    seed: Annotated[int, Whole] | None = None
     store: (
         Annotated[bool, AfterValidator(_no), Field(json_schema_extra={"const": False})] | None
     ) = None

@@ -30,7 +30,7 @@ from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
 from treadle.service.following import events_so_far, follow
-from treadle.service.forms import Data, Id, InPath, Line, Moment, Words, problems
+from treadle.service.forms import Data, Id, InPath, Line, Moment, Whole, Words, problems
 from treadle.service.problems import HttpProblem, not_found, unavailable
 from treadle.service.queueing import settled
 from treadle.service.resuming import settle
@@ -130,7 +130,7 @@ class DecisionOnCall(RequestModel):
     """Reason for a denial, for the model."""
     arguments: Data | None = None
     """Replacement of all arguments of an approved call."""
-    seen: int | None = None
+    seen: Annotated[int, Field(ge=0, lt=10**15), Whole] | None = None
     """`entries` of the run as the client read it. A decision on a call that has since started, or
     asked again, is refused.
     """
