@@ -1,8 +1,8 @@
 """The conformance suite of the Model Context Protocol, `@modelcontextprotocol/conformance`, run by
-a node of its own, which it needs to be 22.
+a node of its own, which it needs to be 22: one process for all scenarios (many.mjs).
 
 Its version and node's stand in ../package.json; both are looked for where `make peers` installs
-them. Entry: `find_suite`, `Suite`.
+them. Entry: `suite_process`, `Suite`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import json
 import os
 import shlex
 import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,23 +23,38 @@ from tests.peers.child import ROOT
 
 MODULES = ROOT / ".peers" / "node_modules"
 COMPILED = MODULES.parent / "compiled"
-"""Where node keeps what it has compiled, for the next of the sixty processes."""
+"""Where node keeps what it has compiled, for the next process."""
 EXPECTED = Path(__file__).with_name("expected_failures.yml")
 FAILED = ("FAILURE", "WARNING")
 Failures = dict[str, frozenset[str]]
 """By scenario: the ids of checks that failed."""
 
 
-def find_suite() -> Suite | str:
-    """Or why there is none."""
+@contextmanager
+def suite_process() -> Generator[Suite | str]:
+    """The suite, or why there is none."""
     node, program = (
         MODULES / ".bin" / "node",
         MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js",
     )
-    missing = [path for path in (node, program) if not path.is_file()]
-    return (
-        f"{missing[0]} is not there: `make peers` installs it" if missing else Suite(node, program)
-    )
+    if missing := [path for path in (node, program) if not path.is_file()]:
+        yield f"{missing[0]} is not there: `make peers` installs it"
+        return
+    plain = {
+        name: value
+        for name, value in os.environ.items()
+        if name in ("PATH", "HOME", "LANG", "TMPDIR")
+    }
+    with subprocess.Popen(
+        [node, Path(__file__).with_name("many.mjs"), program],
+        cwd=ROOT,
+        env={**plain, "NODE_COMPILE_CACHE": str(COMPILED)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield Suite(node, program, process)
+        process.kill()
 
 
 def expected(part: str) -> Failures:
@@ -54,11 +71,18 @@ def expected(part: str) -> Failures:
 class Suite:
     node: Path
     program: Path
+    process: subprocess.Popen[str]
 
     def client_scenarios(self, version: str) -> list[str]:
         """What a client is asked at this revision, scored or not."""
+        listed = subprocess.run(
+            [self.node, self.program, "list", "--requirements", version],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
         of_clients, found = False, list[str]()
-        for line in self._run("list", "--requirements", version).stdout.splitlines():
+        for line in listed.stdout.splitlines():
             of_clients = line.startswith("Client") or (of_clients and bool(line.strip()))
             if line.strip().startswith("- ") and (of_clients or line.endswith("[client]")):
                 found.append(line.strip(" -").partition(" ")[0])
@@ -67,15 +91,15 @@ class Suite:
 
     def try_server(self, url: str, version: str, results: Path) -> Failures:
         """All scenarios of this revision."""
-        done = self._run(
+        printed = self._run(
             "server", "--url", f"{url}/mcp", "--requirements", version, "--output-dir", str(results)
         )
-        return _failures(results, "server-", done)
+        return _failures(results, "server-", printed)
 
     def try_client(self, scenario: str, version: str, results: Path) -> Failures:
         """One scenario, since all of them at once are too many processes for a small machine."""
         wanted = ["--scenario", scenario, "--spec-version", version, "--force"]
-        done = self._run(
+        printed = self._run(
             "client",
             "--command",
             shlex.join(command("tests.peers.conformance.driver")),
@@ -85,38 +109,31 @@ class Suite:
             "--output-dir",
             str(results),
         )
-        return _failures(results, "", done)
+        return _failures(results, "", printed)
 
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        plain = {
-            name: value
-            for name, value in os.environ.items()
-            if name in ("PATH", "HOME", "LANG", "TMPDIR")
-        }
-        return subprocess.run(
-            [self.node, self.program, *arguments],
-            cwd=ROOT,
-            env={**plain, "NODE_COMPILE_CACHE": str(COMPILED)},
-            capture_output=True,
-            text=True,
-            timeout=280,
-        )
+    def _run(self, *arguments: str) -> str:
+        """Return what is printed. The time of the test limits it."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{json.dumps(arguments)}\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
 
 
-def _failures(results: Path, prefix: str, done: subprocess.CompletedProcess[str]) -> Failures:
+def _failures(results: Path, prefix: str, printed: str) -> Failures:
     """What the suite has written, a folder for each scenario.
 
     Nothing written is a failure of the suite's own.
     """
     found: Failures = {}
     files = sorted(results.rglob("checks.json"))
-    assert files, done.stdout + done.stderr
+    assert files, printed
     for file in files:
         scenario = str(file.parent.relative_to(results)).removeprefix(prefix)[
             : -len("-2026-11-20T23-09-41-373Z")
         ]
         checks = json.loads(file.read_text(encoding="utf-8"))
-        assert checks or scenario in SILENT, f"{scenario} checked nothing: {done.stdout}"
+        assert checks or scenario in SILENT, f"{scenario} checked nothing: {printed}"
         if failed := frozenset(check["id"] for check in checks if check["status"] in FAILED):
             found[scenario] = failed
     return found

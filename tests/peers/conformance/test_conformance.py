@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.peers.child import serving
-from tests.peers.conformance.suite import Suite, expected, find_suite
+from tests.peers.conformance.suite import Suite, expected, suite_process
 from tests.peers.conftest import absent
 
 VERSIONS = ["2025-11-25", "2026-07-28"]
@@ -31,11 +31,11 @@ EXTENSIONS = [
 
 
 @pytest.fixture(scope="session")
-def suite() -> Suite:
-    found = find_suite()
-    if isinstance(found, str):
-        absent(found)
-    return found
+def suite() -> Iterator[Suite]:
+    with suite_process() as found:
+        if isinstance(found, str):
+            absent(found)
+        yield found
 
 
 @pytest.fixture(scope="session", params=["everything", "agents", "tasks", "service"])
