@@ -122,7 +122,7 @@ def _boundaries(
 ) -> int:
     def one(story: str, folder: Path) -> Swept:
         with Nursery() as nursery:
-            return sweep(nursery, folder, story, server=server)
+            return sweep(nursery, folder, story, server=server, kills=True)
 
     return _swept(folder, STORIES, one)
 
@@ -130,7 +130,7 @@ def _boundaries(
 def _twice(folder: Path, options: argparse.Namespace, server: ChaosServer | None = None) -> int:
     def one(story: str, folder: Path) -> Swept:
         with Nursery() as nursery:
-            return sweep_twice(nursery, folder, story, server=server)
+            return sweep_twice(nursery, folder, story, server=server, kills=True)
 
     return _swept(folder, TWICE, one)
 
@@ -302,7 +302,7 @@ def _locks(folder: Path, options: argparse.Namespace) -> int:
 
 def _locked_for(seconds: int, stage: Stage, expected: str) -> int:
     said: list[str] = []
-    with Sleeper(msgspec.structs.replace(stage.task, stop_at="model")) as sleeper:
+    with Sleeper(stage.nursery, msgspec.structs.replace(stage.task, stop_at="model")) as sleeper:
         waiting = threading.Thread(target=lambda: said.append(sleeper.wake()))
         with Locked(stage.journal):
             waiting.start()

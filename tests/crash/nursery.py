@@ -25,13 +25,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from uuid import uuid4
 
 import msgspec
 
 from tests.crash.drive import Task, drive, finish, task_of, text_of
 
 ROOT = Path(__file__).resolve().parents[2]
-WITHIN_S = 40
+WITHIN_S = 120
 NEXT = "\0"
 """Stands in the output of a process that has several tasks, after each."""
 
@@ -45,6 +46,8 @@ class Ended:
     pid: int = 0
     at_s: float = 0.0
     """When, by the wall clock."""
+    file: str = ""
+    """What it prints into."""
 
     @property
     def killed(self) -> bool:
@@ -112,6 +115,18 @@ class Nursery:
                 ended.append(replace(last, said=rest))
         return ended
 
+    def fall_asleep(self, task: Task) -> Ended:
+        """The process stops itself where the task says so. Then others may be driven, until `wake`
+        is given what this returns.
+        """
+        asleep = self._ask({"task": text_of(task), "crash_at": 0}, said=uuid4().hex)
+        assert asleep.code == -signal.SIGSTOP, f"it ended instead: {asleep.said}"
+        return asleep
+
+    def wake(self, asleep: Ended) -> Ended:
+        """It goes on to its end."""
+        return self._ended(*self._tell({"continue": asleep.pid}), asleep.file)
+
     def compacted(self, given: bytes, *, crash_at: int = 0) -> Ended:
         """A run that its provider compacts; `given`: compacted.py's arguments as JSON."""
         return self._ask({"given": given.decode(), "crash_at": crash_at})
@@ -124,9 +139,12 @@ class Nursery:
             {"arguments": arguments, "cwd": str(cwd), "env": dict(env), "crash_at": crash_at}
         )
 
-    def _ask(self, what: Mapping[str, object], stops: Stops = NOWHERE) -> Ended:
-        said = Path(self._folder.name) / "said"
-        code, pid, at_s = self._tell({**what, "said": str(said), "stops": stops.at})
+    def _ask(
+        self, what: Mapping[str, object], stops: Stops = NOWHERE, *, said: str = "said"
+    ) -> Ended:
+        """`said`: name of a file for what it prints."""
+        file = f"{self._folder.name}/{said}"
+        code, pid, at_s = self._tell({**what, "said": file, "stops": stops.at})
         for number in stops.at:
             if code != -signal.SIGSTOP:
                 break
@@ -134,7 +152,11 @@ class Nursery:
                 stops.copy(number, Ended(-signal.SIGKILL, "", pid, at_s))
             finally:
                 code, pid, at_s = self._tell({"continue": pid})
-        return Ended(code, said.read_text(encoding="utf-8", errors="replace"), pid, at_s)
+        return self._ended(code, pid, at_s, file)
+
+    def _ended(self, code: int, pid: int, at_s: float, file: str) -> Ended:
+        said = Path(file).read_text(encoding="utf-8", errors="replace")
+        return Ended(code, said, pid, at_s, file)
 
     def _tell(self, what: Mapping[str, object]) -> tuple[int, int, float]:
         """How a child ended, or that it stopped; its process id, and when."""

@@ -103,6 +103,7 @@ def sweep_twice(
     *,
     at: Iterable[int] | None = None,
     server: ChaosServer | None = None,
+    kills: bool = False,
 ) -> Swept:
     """Two crashes each: the process that goes on is killed at its first boundary, at its second,
     and so on until it survives.
@@ -111,7 +112,7 @@ def sweep_twice(
     """
     swept = Swept()
     for number in at if at is not None else range(MOST):
-        if server is None:
+        if server is None and not kills:
             stage = Stage(nursery, folder / STORY, story)
             first = stage.start(crash_at=number)
             if number and not first.killed:
@@ -164,7 +165,8 @@ class Stage:
         self.journal, self.witness = folder / "journal.db", folder / "witness"
         self.story, self._name = STORIES[story], story
         self.url = "" if server is None else server.journal()
-        self._nursery, self._server, self._key = nursery, server, b""
+        self.nursery = nursery
+        self._server, self._key = server, b""
         self.bounds = Bounds()
         """Change it where processes are robbed of their journal."""
         self.task = Task(
@@ -203,14 +205,14 @@ class Stage:
             if ended.killed:
                 World(copies[-1][0].witness).saw("ending", str(ended.pid), str(ended.at_s))
 
-        ended = self._nursery.drive(task, stops=Stops(at, copy))
+        ended = self.nursery.drive(task, stops=Stops(at, copy))
         if len(copies) < len(at):
             copy(at[len(copies)], ended)
         shutil.rmtree(self.folder)
         return copies
 
     def _copied(self, name: str) -> Stage:
-        copy = Stage(self._nursery, self.folder.with_name(name), self._name, self.task.without)
+        copy = Stage(self.nursery, self.folder.with_name(name), self._name, self.task.without)
         copy.encrypt(self._key)
         shutil.copytree(self.folder, copy.folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
         return copy
@@ -220,7 +222,7 @@ class Stage:
 
     def finish(self, stages: Sequence[Stage]) -> list[Ended]:
         """Of all these, in one process."""
-        return self._nursery.finish(
+        return self.nursery.finish(
             [msgspec.structs.replace(stage.task, do="end") for stage in stages]
         )
 
@@ -236,7 +238,7 @@ class Stage:
         return self._drive(msgspec.structs.replace(self.task, do=do, force=force), crash_at)
 
     def _drive(self, task: Task, crash_at: int) -> Ended:
-        ended = self._nursery.drive(task, crash_at=crash_at)
+        ended = self.nursery.drive(task, crash_at=crash_at)
         if ended.killed:
             World(self.witness).saw("ending", str(ended.pid), str(ended.at_s))
         return ended
@@ -282,7 +284,7 @@ class Stage:
             if not last.said:
                 break
         if not self.is_whole or last.said:
-            last = self._nursery.drive(
+            last = self.nursery.drive(
                 msgspec.structs.replace(self.task, do="examine", without=(), fault="")
             )
         if last.code or last.said:

@@ -185,7 +185,7 @@ def test_it_sees_an_outcome_that_is_unknown_although_its_tool_had_returned(
     nursery: Nursery, tmp_path: Path
 ) -> None:
     stage = Stage(nursery, tmp_path / "x", "zombie")
-    with Sleeper(msgspec.structs.replace(stage.task, stop_at="effect")):
+    with Sleeper(nursery, msgspec.structs.replace(stage.task, stop_at="effect")):
         assert stage.go_on(force=True).said == "completed\n"
     assert "unknown" not in stage.judge_open().rules
     call = next(
@@ -243,7 +243,7 @@ def test_it_tells_the_right_time_where_a_clock_was_wrong_by_hours(
     nursery: Nursery, tmp_path: Path
 ) -> None:
     stage = Stage(nursery, tmp_path / "x", "zombie")
-    with Sleeper(msgspec.structs.replace(stage.task, stop_at="effect")):
+    with Sleeper(nursery, msgspec.structs.replace(stage.task, stop_at="effect")):
         assert stage.go_on(force=True).said == "completed\n"
     with closing(sqlite3.connect(stage.journal)) as db:
         call, text = db.execute(

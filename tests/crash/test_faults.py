@@ -90,7 +90,7 @@ def test_a_result_that_cannot_be_stored_is_unknown_afterwards(
     stage = robbed(nursery, tmp_path / "x", "one")
     with (
         Sleeper(
-            msgspec.structs.replace(stage.task, stop_at="effect", busy_timeout_s=0.1)
+            nursery, msgspec.structs.replace(stage.task, stop_at="effect", busy_timeout_s=0.1)
         ) as sleeper,
         Locked(stage.journal),
     ):
@@ -107,7 +107,7 @@ def test_a_journal_that_somebody_keeps_locked_stops_the_run_before_its_call(
     stage = robbed(nursery, tmp_path / "x", "one")
     with (
         Sleeper(
-            msgspec.structs.replace(stage.task, stop_at="model", busy_timeout_s=0.1)
+            nursery, msgspec.structs.replace(stage.task, stop_at="model", busy_timeout_s=0.1)
         ) as sleeper,
         Locked(stage.journal),
     ):

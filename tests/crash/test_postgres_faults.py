@@ -69,7 +69,7 @@ def test_a_server_that_dies_at_any_moment_is_waited_for(
 ) -> None:
     for stop_at in ("model", "effect"):
         stage = robbed(nursery, tmp_path / stop_at, "one", server=chaos_server)
-        with Sleeper(msgspec.structs.replace(stage.task, stop_at=stop_at)) as sleeper:
+        with Sleeper(nursery, msgspec.structs.replace(stage.task, stop_at=stop_at)) as sleeper:
             chaos_server.stop()
             with ThreadPoolExecutor(1) as pool:
                 waking = pool.submit(sleeper.wake)
@@ -101,7 +101,7 @@ def test_a_stalled_connection_is_waited_for_and_nothing_is_sent_twice(
     nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer, proxy: Proxy
 ) -> None:
     stage = robbed(nursery, tmp_path / "x", "parallel", server=chaos_server)
-    with Sleeper(msgspec.structs.replace(stage.task, stop_at="model")) as sleeper:
+    with Sleeper(nursery, msgspec.structs.replace(stage.task, stop_at="model")) as sleeper:
         proxy.stall(0.5)
         said = sleeper.wake()
     assert said == "completed\n"
@@ -115,7 +115,7 @@ def test_the_clock_of_the_database_jumps_ahead_and_a_living_driver_goes_on(
     nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer
 ) -> None:
     stage = robbed(nursery, tmp_path / "x", "one", server=chaos_server)
-    with Sleeper(msgspec.structs.replace(stage.task, stop_at="effect")) as sleeper:
+    with Sleeper(nursery, msgspec.structs.replace(stage.task, stop_at="effect")) as sleeper:
         chaos_server.expire(stage.url)
         said = sleeper.wake()
     assert said == "completed\n", "nobody took its run meanwhile"
@@ -173,7 +173,7 @@ def test_a_server_without_space_stops_the_run_before_its_next_call_and_it_goes_o
 ) -> None:
     with ChaosServer(folder=small_disk, max_wal_size="'32MB'", min_wal_size="'32MB'") as server:
         stage = robbed(nursery, tmp_path / "x", "long", server=server)
-        with Sleeper(msgspec.structs.replace(stage.task, stop_at="effect")) as sleeper:
+        with Sleeper(nursery, msgspec.structs.replace(stage.task, stop_at="effect")) as sleeper:
             ballast = small_disk / "ballast"
             _fill(ballast)
             said = sleeper.wake()

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,8 +14,8 @@ import msgspec
 
 from tests.crash.accounts import Bounds
 from tests.crash.checker import Verdict
-from tests.crash.drive import Task, text_of
-from tests.crash.nursery import ROOT, Nursery
+from tests.crash.drive import Task
+from tests.crash.nursery import Ended, Nursery
 from tests.crash.postgres import ChaosServer
 from tests.crash.sabotage import Guard
 from tests.crash.sweep import Stage
@@ -37,7 +35,7 @@ def zombie(
     """
     stage = Stage(nursery, folder, "zombie", without, server)
     stage.bounds = Bounds(cut_off=True)
-    with Sleeper(msgspec.structs.replace(stage.task, stop_at=stop_at)) as sleeper:
+    with Sleeper(nursery, msgspec.structs.replace(stage.task, stop_at=stop_at)) as sleeper:
         while said := stage.go_on(force=server is None).said:
             assert said == "completed\n", said
         said = sleeper.wake()
@@ -47,19 +45,11 @@ def zombie(
 class Sleeper:
     """A context: a process that works on a task until it stops itself where the task says so."""
 
-    def __init__(self, task: Task) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.drive", text_of(task)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    def __init__(self, nursery: Nursery, task: Task) -> None:
+        self._nursery, self._task = nursery, task
 
     def __enter__(self) -> Self:
-        _, status = os.waitpid(self._process.pid, os.WUNTRACED)
-        if not os.WIFSTOPPED(status):
-            raise AssertionError(f"it ended instead: {self._process.communicate()[0]}")
+        self._asleep: Ended | None = self._nursery.fall_asleep(self._task)
         return self
 
     def __exit__(
@@ -68,11 +58,12 @@ class Sleeper:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.communicate()
+        if self._asleep is not None:
+            os.kill(self._asleep.pid, signal.SIGKILL)
+            self.wake()
 
     def wake(self) -> str:
         """What it printed until its end."""
-        self._process.send_signal(signal.SIGCONT)
-        return self._process.communicate(timeout=120)[0]
+        assert self._asleep is not None, "once"
+        asleep, self._asleep = self._asleep, None
+        return self._nursery.wake(asleep).said
