@@ -1,7 +1,4 @@
-"""A process of its own that runs a batch, for tests that kill it:
-
-`python -m tests.crash.batch_run JOURNAL PORT WIRE`; TREADLE_CRASH_AT says where it dies.
-"""
+"""A process that runs a batch, for tests that end it. Entry: `drive`."""
 
 from __future__ import annotations
 
@@ -17,7 +14,12 @@ from treadle.journal import open_journal
 PROMPTS = ("Rome", "Oslo")
 
 
-async def main(url: str, port: str, wire: str) -> None:
+def drive(url: str, port: str, wire: str) -> None:
+    """Print the text of each run."""
+    anyio.run(_main, url, port, wire)
+
+
+async def _main(url: str, port: str, wire: str) -> None:
     server = BatchServer()
     server.port = int(port)
     journal = open_journal(url)
@@ -25,8 +27,3 @@ async def main(url: str, port: str, wire: str) -> None:
         one = agent_on(wire, tools=[look])
         results = await rt.batch(one, PROMPTS, batch_id="b", policy=POLICY)
     sys.stdout.write("".join(f"{result.text}\n" for result in results))
-
-
-if __name__ == "__main__":
-    _, given_url, given_port, given_wire = sys.argv
-    anyio.run(main, given_url, given_port, given_wire)

@@ -25,7 +25,7 @@ WORDS = "It was a summary of the parcels."
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of one process."""
+    """The arguments of one process, as JSON."""
 
     journal: str
     url: str
@@ -53,9 +53,9 @@ class Parcels(Vendor):
         return [said, "Done."] if last == TURNS else [said, call("look", at=last + 1)]
 
 
-def drive(given: Given) -> None:
+def drive(given: str) -> None:
     """Print the outcome and the text of the run, or the error of its end."""
-    anyio.run(_main, given)
+    anyio.run(_main, msgspec.json.decode(given, type=Given))
 
 
 async def _main(given: Given) -> None:

@@ -22,17 +22,38 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
+import anyio
 import msgspec
 
 from tests.crash.drive import Task, drive, finish, task_of, text_of
+from tests.crash.exhausted import payer
+from treadle import Runtime
+from treadle.config import Config
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 120
+PRELOADED = """
+anyio._backends._asyncio anyio._core._signals anyio._core._subprocesses asyncio encodings.ascii
+encodings.utf_8_sig jsonschema_rs secrets treadle.agents.coding.agent
+treadle.agents.coding.guidance treadle.agents.coding.skills treadle.agents.coding.vain_rules
+treadle.cli.app treadle.cli.run treadle.cli.runs.export treadle.cli.runs.fork
+treadle.cli.runs.group treadle.cli.runs.listing treadle.cli.runs.replay treadle.cli.runs.resume
+treadle.cli.runs.show treadle.cli.sessions treadle.config.document treadle.journal.postgres
+treadle.journal.sqlite treadle.models.providers.anthropic.model treadle.models.providers.http
+treadle.models.providers.http_pool treadle.models.providers.known_models
+treadle.models.providers.scripted treadle.models.providers.tape
+treadle.models.providers.told_models treadle.models.providers.wires
+treadle.policy.sandboxes.bubblewrap treadle.policy.shell.judge treadle.tools.builtin.coding
+treadle.tools.function.schema treadle.tools.schemas.structs tree_sitter tree_sitter_bash
+urllib.request yaml
+"""
+"""Modules that children import at some time."""
 NEXT = "\0"
 """Stands in the output of a process that has several tasks, after each."""
 
@@ -127,9 +148,11 @@ class Nursery:
         """It goes on to its end."""
         return self._ended(*self._tell({"continue": asleep.pid}), asleep.file)
 
-    def compacted(self, given: bytes, *, crash_at: int = 0) -> Ended:
-        """A run that its provider compacts; `given`: compacted.py's arguments as JSON."""
-        return self._ask({"given": given.decode(), "crash_at": crash_at})
+    def call(
+        self, module: str, *arguments: str, crash_at: int = 0, stops: Stops = NOWHERE
+    ) -> Ended:
+        """What this module's `drive` does."""
+        return self._ask({"call": module, "arguments": arguments, "crash_at": crash_at}, stops)
 
     def treadle(
         self, *arguments: str, cwd: Path, env: Mapping[str, str], crash_at: int = 0
@@ -144,7 +167,7 @@ class Nursery:
     ) -> Ended:
         """`said`: name of a file for what it prints."""
         file = f"{self._folder.name}/{said}"
-        code, pid, at_s = self._tell({**what, "said": file, "stops": stops.at})
+        code, pid, at_s = self._tell({**what, "said": file, "stops": [*stops.at]})
         for number in stops.at:
             if code != -signal.SIGSTOP:
                 break
@@ -174,6 +197,9 @@ class Nursery:
 def _serve() -> None:
     for line in sys.stdin:
         what: dict[str, Any] = json.loads(line)
+        if what.get("call", __name__) not in sys.modules:
+            import_module(what["call"])
+            gc.freeze()
         if child := what.get("continue", 0):
             os.kill(child, signal.SIGCONT)
         else:
@@ -218,10 +244,8 @@ def _work(what: dict[str, Any]) -> int:
     if "task" in what:
         drive(task_of(what["task"]))
         return 0
-    if "given" in what:
-        from tests.crash import compacted
-
-        compacted.drive(msgspec.json.decode(what["given"], type=compacted.Given))
+    if "call" in what:
+        import_module(what["call"]).drive(*what["arguments"])
         return 0
     from treadle.cli import main
 
@@ -261,16 +285,20 @@ def _stop_at(numbers: Sequence[int]) -> None:
 
 def _load(modules: Sequence[str]) -> None:
     """What is not installed here is not needed either."""
-    import importlib
-
     for module in modules:
         with contextlib.suppress(ImportError):
-            importlib.import_module(module)
+            import_module(module)
+
+
+async def _run_bash(folder: str) -> None:
+    async with Runtime.open(f"sqlite:///{folder}/bash.db", config=Config()) as runtime:
+        await runtime.run(payer("", os.devnull), "go", mode="full", cwd=Path(folder))
 
 
 def _warm() -> None:
-    """Run two stories to their ends, so that no child has to build what Treadle builds at its first
-    use: the decoders of values and the schemas of tools.
+    """Run two stories and a command of `bash` to their ends, so that no child has to build what
+    Treadle builds at its first use: the decoders of values, the schemas of tools and the patterns
+    of the policy.
     """
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -282,6 +310,7 @@ def _warm() -> None:
             task = Task(journal=place / "journal.db", witness=place / "witness", story=story)
             for do in ("start", "go on", "examine"):
                 drive(msgspec.structs.replace(task, do=do))
+        anyio.run(_run_bash, folder)
     # anyio asks its worker threads to stop when a loop ends, and does not wait for them
     for thread in threading.enumerate():
         if thread is not threading.current_thread():
@@ -290,38 +319,7 @@ def _warm() -> None:
 
 
 if __name__ == "__main__":
-    _load(
-        [
-            "asyncio",
-            "encodings.ascii",
-            "secrets",
-            "tests.crash.compacted",
-            "urllib.request",
-            "anyio._backends._asyncio",
-            "jsonschema_rs",
-            "anyio._core._signals",
-            "treadle.agents.coding.agent",
-            "treadle.agents.coding.guidance",
-            "treadle.agents.coding.skills",
-            "treadle.agents.coding.vain_rules",
-            "treadle.cli.app",
-            "treadle.cli.run",
-            "treadle.cli.runs.group",
-            "treadle.cli.runs.fork",
-            "treadle.cli.runs.resume",
-            "treadle.journal.postgres",
-            "treadle.journal.sqlite",
-            "treadle.models.providers.anthropic.model",
-            "treadle.models.providers.http",
-            "treadle.models.providers.http_pool",
-            "treadle.models.providers.tape",
-            "treadle.policy.sandboxes.bubblewrap",
-            "treadle.tools.function.schema",
-            "treadle.tools.schemas.structs",
-            "treadle.models.providers.scripted",
-            "treadle.tools.builtin.coding",
-        ]
-    )
+    _load(PRELOADED.split())
     _warm()
     gc.collect()
     gc.freeze()  # a child's collector would copy every page that it writes its marks on

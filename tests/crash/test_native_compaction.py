@@ -4,6 +4,7 @@ process is one that the vendor takes, and the journal holds no summary twice.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import anyio
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.crash.compacted import SUMMARIES, Given, Parcels
-from tests.crash.nursery import Nursery
+from tests.crash.nursery import NOWHERE, Ended, Nursery, Stops
 from tests.vendors.rules import every
 from treadle.journal.entries import Compaction
 from treadle.journal.receipts import Summary, read_receipt
@@ -19,6 +20,7 @@ from treadle.journal.sqlite import SqliteJournal
 
 ENOUGH = 200
 """Boundaries; a sweep that does not come to its end is none."""
+REMEMBERED = ("bodies", "bills", "refused", "summaries", "issued", "seen")
 
 
 async def native_summaries(journal: str) -> int:
@@ -35,29 +37,12 @@ async def native_summaries(journal: str) -> int:
     return sum(isinstance(one, Summary) and one.native for one in receipts)
 
 
-async def crashed_at(number: int, nursery: Nursery, folder: Path, model: tuple[str, str]) -> bool:
-    """Whether there is such a boundary: the process was killed there, and another went on."""
-    server = Parcels([])
-    async with server.listening():
-        given = Given(
-            journal=str(folder / f"{number}.db"), url=server.url, wire=model[0], model_id=model[1]
-        )
-        asked = msgspec.json.encode(given)
-
-        def run(crash_at: int) -> tuple[bool, str]:
-            ended = nursery.compacted(asked, crash_at=crash_at)
-            return ended.killed, ended.said.strip()
-
-        killed, said = await anyio.to_thread.run_sync(run, number)
-        if killed:
-            _, said = await anyio.to_thread.run_sync(run, 0)
-    assert (said, server.refused) == ("completed Done.", [])
-    assert await native_summaries(given.journal) == SUMMARIES
-    assert len(server.summaries) in (SUMMARIES, SUMMARIES + killed)
-    last = server.bodies[-1]
-    assert len(list(every(last, "compaction"))) == 1
-    assert list(every(last, "thinking" if model[0] == "anthropic" else "reasoning"))
-    return killed
+def state_of(server: Parcels) -> dict[str, object]:
+    """What the vendor remembers."""
+    caches = server._caches.items()  # pyright: ignore[reportPrivateUsage]
+    lists = {name: getattr(server, name).copy() for name in REMEMBERED}
+    answers = server._answers  # pyright: ignore[reportPrivateUsage]
+    return {**lists, "_answers": answers, "_caches": {at: one.copy() for at, one in caches}}
 
 
 @pytest.mark.parametrize(
@@ -68,8 +53,37 @@ async def crashed_at(number: int, nursery: Nursery, folder: Path, model: tuple[s
 async def test_a_run_that_its_provider_compacts_goes_on_wherever_it_is_killed(
     nursery: Nursery, tmp_path: Path, model: tuple[str, str], every_nth: int
 ) -> None:
-    number = 0
-    for number in range(1, ENOUGH, every_nth):
-        if not await crashed_at(number, nursery, tmp_path, model):
-            break
-    assert 30 < number < ENOUGH
+    server, story = Parcels([]), tmp_path / "story"
+    story.mkdir()
+    copies: dict[int, dict[str, object]] = {}
+    numbers = range(1, ENOUGH, every_nth)
+
+    def copy(number: int, ended: Ended) -> None:
+        shutil.copytree(story, tmp_path / f"{number}", copy_function=shutil.copyfile)
+        copies[number] = state_of(server)
+
+    def run(folder: Path, stops: Stops) -> str:
+        given = Given(journal=f"{folder}/runs.db", url=server.url, wire=model[0], model_id=model[1])
+        asked = msgspec.json.encode(given).decode()
+        return nursery.call("tests.crash.compacted", asked, stops=stops).said.strip()
+
+    async with server.listening():
+        said = await anyio.to_thread.run_sync(run, story, Stops(numbers, copy))
+        assert len(server.summaries) == SUMMARIES
+        await check(said, server, story, model)
+        assert 30 < len(copies) * every_nth < ENOUGH
+        for number, state in copies.items():
+            vars(server).update(state)
+            folder = tmp_path / f"{number}"
+            said = await anyio.to_thread.run_sync(run, folder, NOWHERE)
+            await check(said, server, folder, model)
+
+
+async def check(said: str, server: Parcels, folder: Path, model: tuple[str, str]) -> None:
+    """The run has come to its end, perhaps after a kill."""
+    assert (said, server.refused) == ("completed Done.", [])
+    assert await native_summaries(f"{folder}/runs.db") == SUMMARIES
+    assert len(server.summaries) in (SUMMARIES, SUMMARIES + 1)
+    last = server.bodies[-1]
+    assert len(list(every(last, "compaction"))) == 1
+    assert list(every(last, "thinking" if model[0] == "anthropic" else "reasoning"))

@@ -55,6 +55,12 @@ class Cache:
         self._written: dict[bytes, tuple[float, float]] = {}
         """By the hash of a prefix: when it expires, and the time by which a read puts that off."""
 
+    def copy(self) -> Cache:
+        """A cache that has seen the same."""
+        made = Cache(self.wire)
+        made.now_s, made.prompts, made._written = self.now_s, [*self.prompts], {**self._written}
+        return made
+
     def price(self, body: bytes) -> Bill:
         prompt = prompt_of(self.wire, body)
         before = self.prompts[-1].blocks if self.prompts else ()
