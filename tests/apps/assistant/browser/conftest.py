@@ -1,4 +1,6 @@
-"""One server and one browser for a module: a page is drawn by a real chromium or not at all."""
+"""One browser for all of these tests, and one server for a module, since a server takes so many new
+accounts from an address. A page is drawn by a real chromium or not at all.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ import pytest
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from tests.apps.assistant.browser.visiting import CHROMIUM, Person, browsing, served
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no chromium on this machine")
@@ -28,8 +30,14 @@ def url(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[
         yield url
 
 
+@pytest.fixture(scope="package")
+def left(browser: Browser) -> list[Page]:
+    """Pages of persons who have left. A new page starts a process of the browser, in one CPU second."""
+    return []
+
+
 @pytest.fixture
-def visit(browser: Browser, url: str) -> Iterator[Callable[..., Person]]:
+def visit(browser: Browser, url: str, left: list[Page]) -> Iterator[Callable[..., Person]]:
     """Makes a person who looks at the page.
 
     Whatever they do, the browser has nothing against it, and asks no other server.
@@ -37,12 +45,11 @@ def visit(browser: Browser, url: str) -> Iterator[Callable[..., Person]]:
     people: list[Person] = []
 
     def make(**options: Any) -> Person:
-        people.append(Person(browser, url, **options))
+        people.append(Person(browser, url, page=left.pop() if left else None, **options))
         return people[-1]
 
     yield make
-    for person in people:
-        person.context.close()
+    left += [person.leave() for person in people]
     assert [complaint for person in people for complaint in person.complaints] == []
     assert [request for person in people for request in person.elsewhere] == []
 

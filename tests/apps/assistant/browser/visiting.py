@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from playwright.sync_api import (
     Browser,
     ConsoleMessage,
+    Error,
     Locator,
     Page,
     Request,
@@ -37,6 +38,7 @@ ARGUMENTS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--process-per-site",  # tabs of one person share a process
 )
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PASSWORD = "a loom has two treadles"
@@ -104,27 +106,50 @@ class Person:
         width: int = 1280,
         height: int = 800,
         dark: bool = False,
+        page: Page | None = None,
     ) -> None:
+        """`page`: one that an earlier person has left; by default a new one, with a process of its
+        own.
+        """
         self.url = url
-        self.context = browser.new_context(
-            viewport={"width": width, "height": height},
-            color_scheme="dark" if dark else "light",
-            reduced_motion="reduce",
-        )
         self.name = f"person-{next(_NAMES)}"
         self.complaints: list[str] = []
         self.elsewhere: list[str] = []
-        self.page = self.tab()
+        page = page or browser.new_context(reduced_motion="reduce").new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        self.context = page.context
+        self.page = self._at_the_service(page)
 
     def tab(self) -> Page:
         """Another page of the same browser, at the service."""
-        page = self.context.new_page()
+        return self._at_the_service(self.context.new_page())
+
+    def _at_the_service(self, page: Page) -> Page:
         page.set_default_timeout(10_000)
         page.on("console", self._heard)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("pageerror", self._failed)
         page.on("request", self._asked)
         page.goto(self.url)
         return page
+
+    def leave(self) -> Page:
+        """Close the other tabs, and return the page with nothing of this person in its browser."""
+        for page in self.context.pages:
+            if page is not self.page:
+                page.close()
+        self.context.set_offline(False)
+        self.page.unroute_all(behavior="ignoreErrors")
+        self.page.remove_listener("console", self._heard)
+        self.page.remove_listener("pageerror", self._failed)
+        self.page.remove_listener("request", self._asked)
+        self.page.goto(f"{self.url}/left")  # a page of the same origin, without a script
+        self.page.evaluate("localStorage.clear(); sessionStorage.clear()")
+        self.context.clear_cookies()
+        return self.page
+
+    def _failed(self, error: Error) -> None:
+        self.complaints.append(str(error))
 
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not _ANSWERS_OF_THE_SERVER.match(message.text):
