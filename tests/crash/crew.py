@@ -8,6 +8,7 @@ process of its own, `python -m tests.crash.crew FOLDER`, of which the workers ar
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import random
@@ -21,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ from tests.crash.crew_worker import (
     wake,
     work,
 )
-from tests.crash.examine import examined
+from tests.crash.examine import examine
 from tests.crash.inside import HARMLESS
 from tests.crash.nursery import ROOT
 from tests.crash.openers import Meddling, asked, meddle
@@ -54,9 +56,21 @@ from tests.crash.records import Violation
 from tests.crash.shard_servers import ShardServers
 from tests.crash.stories import World
 from tests.crash.witness import BEAT_S
+from tests.fork_server import command
 from tests.peers.temporal import TemporalServer
 
 LEAST_HARMS = 4
+OF_ENGINES = {
+    "local": (),
+    "dbos": ("treadle.workers.engines.dbos",),
+    "temporal": (
+        "temporalio.worker",
+        "temporalio.service",
+        "tests.peers.temporal_flows",
+        "treadle.workers.engines.temporal",
+    ),
+}
+"""What workers import."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +111,7 @@ def chaos_of_workers(folder: Path, plan: Plan) -> Outcome:
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "plan.json").write_bytes(msgspec.json.encode(plan))
-    process = subprocess.Popen([sys.executable, "-m", "tests.crash.crew", str(folder)], cwd=ROOT)
+    process = subprocess.Popen(command("tests.crash.crew", str(folder)), cwd=ROOT)
     try:
         code = process.wait()
     finally:
@@ -185,7 +199,7 @@ class Crew:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
         past = self.url if self._server is None else self._server.past_the_proxy(self.url)
-        examined(past, self.witness)
+        self._examine(past)
         bounds = Bounds(
             cut_off=not ORDERLY.issuperset(self._plan.harms)
             or not HARMLESS.issuperset(self._plan.inside),
@@ -205,6 +219,12 @@ class Crew:
             woken=self._woken,
         )
         (self._folder / "outcome.json").write_bytes(msgspec.json.encode(outcome))
+
+    def _examine(self, url: str) -> None:
+        """In a process that knows nothing of what has happened."""
+        status = os.waitpid(self._child(lambda: anyio.run(examine, url, self.witness) or 0), 0)[1]
+        if status:
+            raise AssertionError(f"the journal cannot be examined: {said(self._folder)}")
 
     # ---- one harm
 
@@ -460,6 +480,11 @@ def _main(folder: Path) -> None:
         temporal = None
         if plan.engine == "temporal":
             temporal = stack.enter_context(TemporalServer(folder))
+        for module in ("anyio._backends._asyncio", "encodings.ascii", *OF_ENGINES[plan.engine]):
+            with suppress(ImportError):  # a worker that needs it says so
+                import_module(module)
+        gc.collect()
+        gc.freeze()  # a child's collector would copy every page that it writes its marks on
         Crew(folder, plan, server, proxies, temporal).work()
 
 

@@ -1,5 +1,5 @@
 """Writes to the witness what Treadle itself gives once all is over: each run replayed, each session
-counted. Entry: `examine`, `examined`.
+counted. Entry: `examine`.
 
 `python -m tests.crash.examine URL WITNESS`. The checker, which shares no code with Treadle,
 compares it with what the world saw meanwhile.
@@ -8,7 +8,6 @@ compares it with what the world saw meanwhile.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,15 +23,6 @@ from treadle.journal.entries import ModelRequested, Record, RunStarted
 from treadle.journal.journal import Journal
 from treadle.journal.load import load
 from treadle.messages.message import Message
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def examined(url: str, witness: Path) -> None:
-    """In a process of its own. Raises CalledProcessError if a run cannot be replayed."""
-    subprocess.run(
-        [sys.executable, "-m", "tests.crash.examine", url, str(witness)], cwd=ROOT, check=True
-    )
 
 
 async def examine(url: str, witness: Path) -> None:

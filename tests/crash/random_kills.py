@@ -7,6 +7,7 @@ Where one is stopped, another takes its runs away by force; then it wakes up.
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import re
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +26,11 @@ import msgspec
 
 from tests.crash.accounts import Bounds
 from tests.crash.checker import Verdict, check
-from tests.crash.examine import examined
+from tests.crash.examine import examine
 from tests.crash.nursery import ROOT
 from tests.crash.stories import Story, StoryModel, World, tools_of
 from tests.crash.turns import turns_of
+from tests.fork_server import command
 from treadle import Agent, AgentError, Runtime
 from treadle.journal.run_info import RunInfo
 from treadle.journal.sqlite import SqliteJournal
@@ -93,14 +95,13 @@ def random_kills(folder: Path, plan: Plan) -> Outcome:
     )
     text = msgspec.json.encode(share, enc_hook=str).decode()
     done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.random_kills", text],
+        command("tests.crash.random_kills", text),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
     kills, stops, seconds = done.stdout.split()
-    examined(f"sqlite:///{share.journal}", share.witness)
     verdict = check(share.journal, share.witness, bounds=Bounds(cut_off=plan.stops))
     return Outcome(verdict, int(kills), int(stops), float(seconds))
 
@@ -129,6 +130,10 @@ class Crew:
         finally:
             for pid in self._workers.values():
                 os.kill(pid, signal.SIGKILL)
+        self._workers[-1] = self._child(
+            lambda: anyio.run(examine, f"sqlite:///{self._share.journal}", self._share.witness)
+        )
+        assert self._ended(-1) == 0, "a run cannot be replayed"
         print(self.kills, self.stops, time.monotonic() - begun)
 
     def _disturb(self, number: int) -> None:
@@ -142,10 +147,13 @@ class Crew:
             self._workers[number] = self._born(number)
 
     def _born(self, number: int) -> int:
+        return self._child(lambda: anyio.run(work, self._share, number))
+
+    def _child(self, does: Callable[[], None]) -> int:
         pid = os.fork()
         if pid == 0:
             try:
-                anyio.run(work, self._share, number)
+                does()
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
@@ -258,6 +266,8 @@ class _Worker:
 
 
 if __name__ == "__main__":
+    gc.collect()
+    gc.freeze()  # a child's collector would copy every page that it writes its marks on
     Crew(
         msgspec.json.decode(sys.argv[1], type=Share, dec_hook=lambda kind, value: kind(value))
     ).work()

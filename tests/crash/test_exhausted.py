@@ -19,6 +19,7 @@ import pytest
 from tests.crash.exhausted import KINDS, payer
 from tests.crash.nursery import Nursery
 from tests.crash.sweep import Swept, robbed
+from tests.fork_server import command
 from tests.service.database.postgres import postgres_server as postgres_server
 from tests.service.database.postgres import postgres_urls as postgres_urls
 from treadle import Runtime, check_history
@@ -63,7 +64,7 @@ async def test_a_process_that_runs_out_repeats_and_loses_nothing(
     witness.touch()
     witness.chmod(0o666)
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.crash.exhausted", kind, url, str(witness)],
+        command("tests.crash.exhausted", kind, url, str(witness)),
         env=os.environ | {"HOME": str(folder)},
         capture_output=True,
         text=True,

@@ -22,6 +22,7 @@ from tests.crash.next_version import NUMBER, next_version
 from tests.crash.nursery import ROOT
 from tests.crash.postgres import ChaosServer
 from tests.crash.turns import turns_of
+from tests.fork_server import command
 from treadle import AgentError, __version__
 from treadle.journal.sqlite import SqliteJournal
 
@@ -48,11 +49,12 @@ class Versions:
         )
         file = self._folder / f"{len(self._processes)}.json"
         file.write_bytes(msgspec.json.encode(share, enc_hook=str))
+        words = ("tests.crash.crew_worker", what, str(file))
         environment = os.environ | ({"PYTHONPATH": str(self._newer)} if version == NUMBER else {})
+        # workers look after their parents
+        forked = what == "submit" and version != NUMBER
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.crew_worker", what, str(file)],
-            cwd=ROOT,
-            env=environment,
+            command(*words) if forked else [sys.executable, "-m", *words], cwd=ROOT, env=environment
         )
         self._processes.append(process)
         return process

@@ -14,6 +14,7 @@ import pytest
 
 from tests.crash.session_mate import SESSION
 from tests.doubles import check_history
+from tests.fork_server import command
 from tests.service.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal
@@ -37,7 +38,7 @@ async def test_runs_of_several_processes_in_one_session_go_on_from_what_is_there
 
     async def process(seed: int) -> None:
         done = await anyio.run_process(
-            [sys.executable, "-m", "tests.crash.session_mate", url, str(seed), str(RUNS)],
+            command("tests.crash.session_mate", url, str(seed), str(RUNS)),
             cwd=ROOT,
             stderr=sys.stderr,
         )
