@@ -185,9 +185,12 @@ class ForkServer:
         environment: Mapping[str, str],
         module: str = "tests.fork_server",
         arguments: Sequence[str] = (),
+        *,
+        python: str | Path = sys.executable,
     ) -> None:
         """`environment`: what the interpreter starts with. `module`: what it runs, with the numbers
-        of two sockets and `arguments`; it calls `serve`.
+        of two sockets and `arguments`; it calls `serve`. Those of this module are the names of
+        what it imports, where that is not what most commands need.
         """
         self.address = f"treadle-tests-{uuid4().hex}"
         """Abstract name of a Unix socket, for `command`."""
@@ -198,7 +201,7 @@ class ForkServer:
                 listening.listen(100)
             fds = [theirs.fileno(), listening.fileno()]
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, *map(str, fds), *arguments],
+                [python, "-m", module, *map(str, fds), *arguments],
                 pass_fds=fds,
                 env=environment,
                 cwd=ROOT,
@@ -302,8 +305,8 @@ def command(program: str, *arguments: str) -> list[str]:
     of a file: a small process that has the fork server run it with its own streams, directory and
     environment, and ends as it does.
 
-    Killed, it takes the other one along, a moment later; SIGINT, SIGTERM and SIGHUP reach the
-    other one. For tests in which nothing depends on its parent, group, session or process id.
+    Killed, it takes the other one along, a moment later; SIGINT, SIGTERM, SIGHUP and SIGWINCH reach
+    the other one. For tests in which nothing depends on its parent, group, session or process id.
     """
     if not _LISTENS:
         return [sys.executable, *([] if program.endswith(".py") else ["-m"]), program, *arguments]
@@ -508,9 +511,9 @@ def serve(sockets: Sequence[str], load: Callable[[], None], run: Callable[[], in
 
 
 def _load() -> None:
-    for name in _PRELOADED:
+    for name in sys.argv[3:] or _PRELOADED:
         __import__(name)
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1:], _load, _command)
+    serve(sys.argv[1:3], _load, _command)

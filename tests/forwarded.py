@@ -36,7 +36,7 @@ def pass_on(number: int, frame: FrameType | None) -> None:
     os.kill(pid, number)
 
 
-for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH):
     signal.signal(one, pass_on)
 code = int(answers.read() or -signal.SIGKILL)
 if code < 0:

@@ -13,14 +13,32 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import treadle
+from tests.fork_server import ForkServer, fits
 
 SOURCE = Path(treadle.__file__).parents[1]
+
+
+_OF_COMMANDS = (
+    "anyio._backends._asyncio",
+    "treadle.agents.coding",
+    "treadle.agents.definitions.catalog",
+    "treadle.cli.app",
+    "treadle.cli.doctor",
+    "treadle.cli.run",
+    "treadle.journal.sqlite",
+    "treadle.runtime.runtime",
+)
 
 
 class Installation:
     """A virtual environment in `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, forks: bool = False) -> None:
+        """`forks`: `run` forks from a process of its interpreter, which begins with the first
+        command, after all that was installed, and ends with `close`.
+        """
+        self._forks = forks
+        self._server: ForkServer | None = None
         venv.create(folder, symlinks=os.name != "nt", with_pip=False)
         base = {"base": str(folder), "platbase": str(folder)}
         self.site = Path(sysconfig.get_path("purelib", "venv", vars=base))
@@ -59,21 +77,49 @@ class Installation:
         self, *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run `treadle` in it, without keys and with a home in `cwd`."""
+        if not self._forks or not fits(environment or {}):
+            return self.start(*arguments, cwd=cwd, environment=environment)
+        if self._server is None:
+            self._server = ForkServer(
+                self._environment(self.site, {}), arguments=_OF_COMMANDS, python=self.python
+            )
+        code, out, err = self._server.run(
+            arguments,
+            cwd=cwd,
+            environment=self._environment(cwd, environment or {}),
+            stdin=None,
+            timeout_s=_TIMEOUT_S,
+        )
+        return subprocess.CompletedProcess(arguments, code, out.decode(), err.decode())
+
+    def start(
+        self, *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `treadle` as `run` does, in an interpreter that begins with it."""
         return self.execute("-m", "treadle", *arguments, cwd=cwd, environment=environment)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
 
     def execute(
         self, *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        inherited = {key: value for key, value in os.environ.items() if key in _INHERITED}
         return subprocess.run(
             [self.python, *arguments],
             cwd=cwd,
-            env={**inherited, "TREADLE_HOME": str(cwd / "home"), **(environment or {})},
+            env=self._environment(cwd, environment or {}),
             capture_output=True,
             text=True,
-            timeout=150,
+            timeout=_TIMEOUT_S,
             check=False,
         )
 
+    @staticmethod
+    def _environment(cwd: Path, more: Mapping[str, str]) -> dict[str, str]:
+        inherited = {key: value for key, value in os.environ.items() if key in _INHERITED}
+        return {**inherited, "TREADLE_HOME": str(cwd / "home"), **more}
 
+
+_TIMEOUT_S = 150
 _INHERITED = ("PATH", "LANG", "TMPDIR", "SYSTEMROOT")

@@ -1,7 +1,7 @@
-"""The command line as a person uses it: a process of its own, a fresh home, nothing of our
-environment but what it needs.
+"""The command line as a person uses it: a fresh home, nothing of our environment but what it needs.
 
-Processes are forked from one that has imported Treadle, which saves 0.5 s each; `started=True`
+A command runs in the process of the tests where it can. `forked=True` has it run in a child of a
+process that has imported Treadle, for commands that end or are ended as a process; `started=True`
 starts a real one.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests import in_process
 from tests.fork_server import fits, fork_server
 
 KEY = "sk-ant-api03-CANARY-4471bd02c9"
@@ -64,9 +65,18 @@ class Cli:
         return {**base, **extra}
 
     def __call__(
-        self, *arguments: str, stdin: str | None = None, started: bool = False, **environment: str
+        self,
+        *arguments: str,
+        stdin: str | None = None,
+        forked: bool = False,
+        started: bool = False,
+        **environment: str,
     ) -> Answer:
-        run = _forked if fits(environment) and not started else _started
+        run = _forked if fits(environment) else _started
+        if started:
+            run = _started
+        elif not forked and in_process.is_possible(environment):
+            run = in_process.run
         code, out, err = run(
             arguments,
             self.workspace,

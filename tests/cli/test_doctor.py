@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.conftest import Cli
 from tests.cli.test_agents import own
+from tests.fork_server import command
 from treadle.journal.sqlite.schema import VERSION
 
 
@@ -85,7 +86,7 @@ def test_configured_mcp_servers_are_asked_only_with_full(cli: Cli):
         "config.yaml",
         f"""defaults: {{sandbox: "off"}}
 mcp_servers:
-  good: {{command: [{sys.executable}, {SERVER}, stdio], env: {{TOKEN: hunter2hunter2}}, tools: [add, fial]}}
+  good: {{command: {json.dumps(command(str(SERVER), "stdio"))}, env: {{TOKEN: hunter2hunter2}}, tools: [add, fial]}}
   dead: {{command: [/no/such/program]}}
   far: {{url: "http://127.0.0.1:9/mcp?key=hunter2hunter2"}}
 """,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -105,20 +105,24 @@ MODULES = {
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Installation:
-    return Installation(tmp_path / "python")
+def here(tmp_path: Path) -> Iterator[Installation]:
+    installation = Installation(tmp_path / "python", forks=True)
+    yield installation
+    installation.close()
 
 
 @pytest.fixture(scope="module")
-def acme(tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    installation = Installation(tmp_path_factory.mktemp("acme"))
+def acme(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    installation = Installation(tmp_path_factory.mktemp("acme"), forks=True)
     installation.add("treadle-acme", ALL, MODULES, version="2.5")
-    return installation
+    yield installation
+    installation.close()
 
 
 def test_a_command_is_run_by_its_name(acme: Installation, tmp_path: Path) -> None:
-    done = acme.run("hello", "Ada", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "hello Ada\n"), done.stderr
+    for start in (acme.run, acme.start):
+        done = start("hello", "Ada", cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (0, "hello Ada\n"), done.stderr
     assert "Usage: treadle hello [OPTIONS] NAME" in acme.run("hello", "--help", cwd=tmp_path).stdout
     missed = acme.run("helo", cwd=tmp_path)
     assert "unknown command 'helo': did you mean 'hello'?" in missed.stderr

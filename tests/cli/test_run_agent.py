@@ -5,7 +5,6 @@ go on.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from tests.cli.conftest import Answer, Cli
 from tests.cli.test_agents import HEAD, define, own
+from tests.fork_server import command
 
 TYPED = """inputs:
   who: {type: string}
@@ -543,7 +543,7 @@ def test_tools_of_an_mcp_server_are_those_that_the_definition_names(cli: Cli):
     own(
         cli,
         "config.yaml",
-        f"mcp_servers: {{ours: {{command: {json.dumps([sys.executable, str(server), 'stdio'])}}}}}\n",
+        f"mcp_servers: {{ours: {{command: {json.dumps(command(str(server), 'stdio'))}}}}}\n",
     )
     define(cli, "guide.md", f"{HEAD}tools: [ours_add]\n---\n")
     calls = [

@@ -213,10 +213,9 @@ def test_a_run_that_cannot_start_leaves_no_conversation(cli: Cli):
 
 def test_a_killed_run_is_in_the_way_of_its_conversation_until_it_goes_on(cli: Cli):
     model = cli.script(bash(SUICIDE), {"text": "It may have happened: I look."}, {"text": "next"})
-    assert (
-        cli("run", "x", "--mode", "full", "--no-sandbox", "--session", "ada", "--model", model).code
-        == -signal.SIGKILL
-    )
+    ada = ("--session", "ada", "--model", model)
+    killed = cli("run", "x", "--mode", "full", "--no-sandbox", *ada, forked=True)
+    assert killed.code == -signal.SIGKILL
     run_id = runs(cli)[0]["run_id"]
 
     busy = cli("run", "y", "--session", "ada", "--model", model)

@@ -5,12 +5,12 @@ person has looked at it.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Cli
+from tests.fork_server import command
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
@@ -33,11 +33,7 @@ def test_a_changed_tool_is_not_offered_until_it_was_accepted(cli: Cli, tmp_path:
     said, script = tmp_path / "said.txt", tmp_path / "script.json"
     (tmp_path / "server.py").write_text(SERVER)
     script.write_text(json.dumps(GOES_ON))
-    config = {
-        "mcp_servers": {
-            "demo": {"command": [sys.executable, str(tmp_path / "server.py"), str(said)]}
-        }
-    }
+    config = {"mcp_servers": {"demo": {"command": command(str(tmp_path / "server.py"), str(said))}}}
     (own := cli.home / ".treadle").mkdir()
     (own / "config.yaml").write_text(json.dumps(config))
     (own / "config.yaml").chmod(0o600)

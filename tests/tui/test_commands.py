@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import base64
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.doubles import asks, call, says
+from tests.fork_server import command
 from tests.tui.desks import FakeDesk, a_desk
 from treadle.config import Project, load
 from treadle.config.trust import survey
@@ -464,7 +464,7 @@ async def test_mcp_tells_which_servers_run_and_what_is_wrong_with_others(folder:
     program = Path(__file__).parents[1] / "tools" / "mcp" / "a_server.py"
     servers = [
         McpServer(name="gone", command=["/no/such/program"]),
-        McpServer(name="ours", command=[sys.executable, str(program), "stdio"], start_timeout_s=60),
+        McpServer(name="ours", command=command(str(program), "stdio"), start_timeout_s=60),
     ]
     async with a_desk(folder, [says("hi")], columns=120, mcp_servers=servers) as desk:
         assert re.search(r"gone +not started +/no/such/program", await desk.command("/mcp"))

@@ -83,8 +83,15 @@ class Work(Cli):
         return answer, self.rows(answer)
 
     def resume(self, *arguments: str, **more: Any) -> tuple[Answer, list[dict[str, Any]]]:
-        answer = self("work", "--resume", "last", "--output", "json", *arguments, **more)
+        answer = self.resumed(*arguments, **more)
         return answer, self.rows(answer)
+
+    def resumed(self, *arguments: str, **more: Any) -> Answer:
+        """Forked: a command that a killed process was about to start holds the lock of its batch
+        until it is executed.
+        """
+        words = ("work", "--resume", "last", "--output", "json")
+        return self(*words, *arguments, forked=True, **more)
 
     def worktrees(self) -> list[Path]:
         """Those that git knows beside the checkout."""

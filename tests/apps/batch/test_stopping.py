@@ -89,11 +89,7 @@ class Batch:
             for entry in self.cli.shelf.iterdir()
             if (entry / "entries.jsonl").read_text(errors="replace").count("\n")
         ]
-        answer = (
-            self.cli("work", "--resume", "last", "--output", "json")
-            if begun
-            else self.cli(*self.arguments)
-        )
+        answer = self.cli.resumed() if begun else self.cli(*self.arguments)
         assert answer.code == 0, answer
         return json.loads(answer.out)["rows"]
 

@@ -104,7 +104,7 @@ def test_a_batch_that_is_killed_while_it_queues_submits_nothing_twice(
         begun = cli.shelf.exists() and any(
             (entry / "entries.jsonl").read_text().count("\n") for entry in cli.shelf.iterdir()
         )
-        answer = cli("work", "--resume", "last", "--output", "json") if begun else cli(*arguments)
+        answer = cli.resumed() if begun else cli(*arguments)
         assert answer.code == 0, answer
     runs = json.loads(cli("runs", "list", "--json").out)
     assert sorted(run["prompt"] for run in runs) == ["one", "two"]

@@ -1,15 +1,22 @@
-"""A home, a project, a provider, and chats in terminals: `treadle chat` as a person has it."""
+"""A home, a project, a provider, and chats in terminals: `treadle chat` as a person has it.
+
+Chats are forked (tests/fork_server.py), but for those of tests about the ends of processes, which
+set `place.starts`.
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.fork_server import ROOT, ForkServer, command_of, fits
 from tests.projects import written
 from tests.tui.terminal.provider import Provider
 from tests.tui.terminal.terminal import TMUX, Terminal
@@ -18,6 +25,40 @@ pytestmark = pytest.mark.skipif(not TMUX, reason="tmux is not installed")
 PLACEHOLDER = "Ask a question or describe a task"
 SAYS = "Ask a question"
 """Of the placeholder, as much as stands in the narrowest window."""
+
+
+_OF_CHATS = (
+    "anyio._backends._asyncio",
+    "markdown_it.main",
+    "prompt_toolkit.input.vt100",
+    "prompt_toolkit.key_binding.bindings.search",
+    "rich.table",
+    "rich._unicode_data.unicode17-0-0",
+    "tree_sitter_bash",
+    "treadle.agents.coding",
+    "treadle.cli.app",
+    "treadle.cli.chat",
+    "treadle.cli.session_lookup",
+    "treadle.journal.sqlite",
+    "treadle.models.providers.http_pool",
+    "treadle.models.providers.openai_chat",
+    "treadle.policy.shell.judge",
+    "treadle.runtime.runtime",
+    "treadle.tui.chat",
+    "treadle.tui.commands.own",
+    "treadle.tui.commands.view",
+    "treadle.tui.markdown",
+    "treadle.tui.start",
+)
+
+
+@cache
+def _forks() -> ForkServer:
+    """Of this process of pytest, once it has imported what chats need."""
+    server = ForkServer({"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}, arguments=_OF_CHATS)
+    atexit.register(server.close)
+    server.run(["--version"], cwd=ROOT, environment={}, stdin=None, timeout_s=100)
+    return server
 
 
 class Place:
@@ -31,6 +72,8 @@ class Place:
         self.cwd.mkdir()
         self.own = self.home / ".treadle"
         self._stack = stack
+        self.starts = False
+        """Whether a chat is a process of its own, in the session of its terminal."""
         written(self.own / "config.yaml", f"{provider.config}defaults: {{sandbox: 'off'}}\n")
 
     def confines(self) -> None:
@@ -50,10 +93,14 @@ class Place:
         self, *arguments: str, columns: int = 80, rows: int = 24, **environment: str
     ) -> Terminal:
         """`treadle` in a terminal; the tests do not wait for anything on it yet."""
-        command = [sys.executable, "-m", "treadle", *arguments]
+        words = (
+            command_of(_forks(), "treadle", *arguments)
+            if fits(environment) and not self.starts
+            else [sys.executable, "-m", "treadle", *arguments]
+        )
         return self._stack.enter_context(
             Terminal(
-                command, {**self.environment, **environment}, self.cwd, columns=columns, rows=rows
+                words, {**self.environment, **environment}, self.cwd, columns=columns, rows=rows
             )
         )
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+import pytest
 from inline_snapshot import snapshot
 
 from tests.tui.terminal.conftest import SAYS, Place
@@ -20,6 +21,12 @@ ONCE = "echo run >>runs.txt; while [ ! -e stop ]; do sleep 0.05; done"
 
 It ends when the test has made the file.
 """
+
+
+@pytest.fixture
+def place(place: Place) -> Place:
+    place.starts = True
+    return place
 
 
 def _yes(chat: Terminal, marked: str, *, no: str) -> None:

@@ -19,6 +19,12 @@ from tests.tui.terminal.provider import Provider
 from tests.tui.terminal.terminal import Terminal
 
 
+@pytest.fixture
+def place(place: Place) -> Place:
+    place.starts = True
+    return place
+
+
 def last_run(place: Place) -> str:
     """Of the journal, as another process tells it."""
     command = [sys.executable, "-m", "treadle", "runs", "list"]
