@@ -24,7 +24,7 @@ from treadle.apps.assistant.language.acting import (
     looks,
 )
 from treadle.apps.assistant.language.conversation import Speech
-from treadle.apps.assistant.language.wishes import Every, Filter, Say, TaskChange, Understood
+from treadle.apps.assistant.language.wishes import Filter, Say, TaskChange, Wish
 from treadle.apps.assistant.replies import UNCLEAR
 from treadle.messages.message import Message, ToolCall, ToolResult
 from treadle.models.model import (
@@ -106,7 +106,7 @@ class EmbeddedModel:
             self._today() if self._today is not None else _day_told(request) or date.today(),
             said=said,
         )
-        if (first := wishes.wishes[0]) and isinstance(first, Say):
+        if (first := wishes[0]) and isinstance(first, Say):
             return first.text
         if done and (not looks(wishes) or any(call.name != "list_tasks" for call, _ in done)):
             return DONE
@@ -114,7 +114,7 @@ class EmbeddedModel:
 
 
 def _next_calls(
-    wishes: Understood, done: Sequence[tuple[ToolCall, ToolResult]]
+    wishes: Sequence[Wish], done: Sequence[tuple[ToolCall, ToolResult]]
 ) -> list[PlannedCall] | str:
     wanted = looks(wishes)
     if wanted and not done:
@@ -122,27 +122,23 @@ def _next_calls(
     try:
         calls = calls_of(wishes, _seen(wanted, done))
     except TooManyTasks as e:
-        return _too_many(e.count, wishes)
+        return _too_many(e.args[0], wishes)
     except ValueError:
         return "I couldn't look at your list. Please try again."
     return calls or (
         UNCLEAR
-        if any(
-            isinstance(wish, TaskChange) and (wish.unsure or wish.answers) for wish in wishes.wishes
-        )
+        if any(isinstance(wish, TaskChange) and (wish.unsure or wish.answers) for wish in wishes)
         else NONE_MEANT
     )
 
 
-def _too_many(count: int, wishes: Understood) -> str:
+def _too_many(count: int, wishes: Sequence[Wish]) -> str:
     """Return a reply that refuses too many calls, and suggests a workaround if there is one."""
     everything = Filter("all"), Filter(), Filter("open")
     deleted = [
-        wish.target
-        for wish in wishes.wishes
-        if isinstance(wish, TaskChange) and wish.doing == "delete"
+        wish.target for wish in wishes if isinstance(wish, TaskChange) and wish.doing == "delete"
     ]
-    empties = any(isinstance(target, Every) and target.filter in everything for target in deleted)
+    empties = any(target in everything for target in deleted)
     way = (
         'To empty your list say "complete all", and then "clear completed".'
         if empties
@@ -215,7 +211,6 @@ def _tasks(answer: object) -> list[KnownTask]:
             str(row.get("id") or row.get("title", "")),
             str(row.get("title", "")),
             bool(row.get("completed")),
-            row.get("due"),
         )
         for row in found
     ]

@@ -1,19 +1,221 @@
 """New tasks: the text after "add" as one title or several, with the fields next to it.
 
-Entry point: `added`.
+Words such as "urgent" or "friday" may also be part of a title ("plan the friday party", "reply to
+urgent mail"). They are fields only if they stand apart: at an end, at a stop, or before a
+conjunction. Entry points: `added`, `asides_of`, `fields_alone`, `values_in`.
 """
 
 from __future__ import annotations
 
 from datetime import date
+from typing import TypeAlias
 
-import msgspec
-
-from treadle.apps.assistant.language.fields import DASHES, Asides, asides_of, trimmed
+from treadle.apps.assistant.language.dates import day_at, looks_like_a_day
 from treadle.apps.assistant.language.verbs import ACTIONS
-from treadle.apps.assistant.language.wishes import AddTask, Missing
-from treadle.apps.assistant.language.wording import Phrases, Token, Words, keys_of, known, phrase
+from treadle.apps.assistant.language.wishes import AddTask, Fields, Missing
+from treadle.apps.assistant.language.wording import (
+    Keys,
+    Phrases,
+    Token,
+    Words,
+    keys_of,
+    known,
+    near,
+    phrase,
+    pieces_of,
+    without_end,
+    without_start,
+)
 from treadle.apps.assistant.unsupported import leading_occasion
+
+LEVELS = {
+    "high|highest|top|urgent|max|maximum|critical": "High",
+    "medium|normal|mid|moderate|average|standard|regular|default": "Medium",
+    "low|lowest|min|minimal|minimum": "Low",
+}
+_PRIO = "priority|prio|importance|pri"
+_NOT_URGENT = "not|isnt|arent so|that|very|too|really|all|super? urgent|important anymore?"
+PRIORITY = Phrases(
+    {
+        f"with|at|as|of|has? a? {words} {_PRIO} / with|at|has? {_PRIO} is|of|set|to? {words}": level
+        for words, level in LEVELS.items()
+    }
+    | {
+        "high-priority|high-prio|top-priority|!high|#high|p1|prio1|!p1|#urgent|!urgent|!!! / "
+        "its|thats very|really|super|so? urgent|important|critical / "
+        "its|thats a? high priority|prio": "High",
+        "theres|with|there? is? no big|great|real|particular? rush|hurry|pressure|urgency / "
+        "can wait / at some point": "Low",
+    }
+)
+_LOOSE = Phrases(
+    {
+        "asap|urgently|urgent|a.s.a.p / very|really|super urgent|important": "High",
+        _NOT_URGENT: "Low",
+    }
+)
+"""Phrases that count only at the ends."""
+_ALONE = Phrases(
+    {f"a? {words} {_PRIO}?": level for words, level in LEVELS.items()}
+    | {"important": "High", f"{_NOT_URGENT} / unimportant / less important|urgent": "Low"}
+)
+_DUE = Phrases.plain(
+    "due|deadline|duedate|due-date / and|that|which? is|its? due on|by|at|for|before|to|is|until? / "
+    "and|with|has? a|the? due date|day of|on|is|to|for? / "
+    "and|with? a|the? deadline|due-date of|on|is|to|for? / "
+    "needs|has|must to? be done|completed|finished by|on|before?"
+)
+_NOT_DUE = Phrases.plain(
+    "to|as|with|has|have|is? no|without a? due date|deadline / needs|has no due? date|deadline / "
+    "doesnt|dont|does|do not? need|have|require a|any? due? date|deadline anymore?"
+)
+_BEFORE_DAYS = known("by on before until till for")
+_WEAK_DAYS = known("mon tue wed thu fri sat sun now")
+"""Ambiguous words, which are days only after a preposition."""
+_DESCRIPTION = Phrases.plain(
+    "description|desc|notes|details|note is? / "
+    "with|and a|the? description|desc|notes|note|details|comment of|that|saying|says|is?"
+)
+_GOES_ON = known(
+    "at with about in and to from for regarding re because so but then before after by on until till "
+    "please thanks that which with: via @ or of its if"
+)
+DASHES = known("- \u2013 — --")
+_TIES = DASHES | known("and & with also as")
+_JOINING = DASHES | known("and due by on for with , please pls is its it that thats also a")
+_LINKS = known(
+    "to as be until till by on is a an = -> → at of from in should needs must has have the it now set "
+    "into back up out forward ahead been was are does isnt arent doesnt due for moved postponed "
+    "rescheduled delayed shifted"
+)
+_FILLING = known("priority prio very really a as to level importance more most")
+_WORDS_MOST = 120
+"""Maximum words to parse: no title is longer."""
+_ALONE_MOST = 12
+
+
+Aside: TypeAlias = tuple[int, int, str]
+"""Start and end of the words, and the value."""
+
+
+def asides_of(words: Words, today: date) -> tuple[list[Token], Fields]:
+    """Return the title without the fields next to it, which may also precede it, and the fields."""
+    rest, fields = list(words), Fields()
+    for name, find in _ASIDES:
+        is_long = len(rest) > _WORDS_MOST and name != "description"
+        if is_long or (aside := find(rest, today)) is None:
+            continue
+        start, end, value = aside
+        fields.setdefault(name, value)
+        last = end == len(rest)
+        while start and rest[start - 1].key in _TIES and (last or rest[start - 1].key != "as"):
+            start -= 1
+        del rest[start:end]
+    return rest, fields
+
+
+def _apart(words: Words, start: int, end: int) -> bool:
+    if end == len(words) or start == 0 or words[end - 1].stop:
+        return True
+    torn = (place for place in (start, end) if words[place].place != words[place - 1].place + 1)
+    return words[end].key in _GOES_ON or any(torn)
+
+
+def _description(words: Words, _: date) -> Aside | None:
+    keys = keys_of(words)
+    for i in range(1, len(keys)):
+        because = keys[i] in ("because", "cuz") and i > 1
+        row = (1, "") if because else _DESCRIPTION.at(keys, i)
+        if row is None or (rest := i + row[0]) >= len(keys):
+            continue
+        marked = words[rest - 1].stop == ":" or words[rest].quoted
+        if marked or (row[0] > 1 and keys[i + 1] != "details") or because:
+            end = rest + 1 if words[rest].quoted else len(keys)
+            return i, end, phrase(words[rest:end])
+    return None
+
+
+def _priority(words: Words, _: date) -> Aside | None:
+    keys = keys_of(words)
+    for i in range(len(keys)):
+        row = PRIORITY.at(keys, i)
+        if row is not None and _apart(words, i, i + row[0]):
+            return i, i + row[0], row[1]
+    row = _LOOSE.ending(keys)
+    if row is None and (level := _ALONE.ending(keys)) is not None and level[0] < len(keys):
+        row = level if words[-level[0] - 1].stop in (",", ":") else None
+    return (len(keys) - row[0], len(keys), row[1]) if row and row[0] < len(keys) else None
+
+
+def _due(words: Words, today: date) -> Aside | None:
+    keys = keys_of(words)
+    best: Aside | None = None
+    for i, key in enumerate(keys):
+        row = _DUE.at(keys, i)
+        marked = day_at(keys, i + row[0], today) if row is not None else None
+        if row is not None and marked is not None:
+            end = i + row[0] + marked[0]
+            if _apart(words, i, end):
+                return i, end, marked[1].isoformat()
+        after = i + (key in _BEFORE_DAYS)
+        here = None if i > 0 and keys[i - 1] in ("every", "each") else day_at(keys, after, today)
+        if here is None or (after == i and here[0] == 1 and key in _WEAK_DAYS):
+            continue
+        if _apart(words, i, after + here[0]) and (best is None or i >= best[1]):
+            best = i, after + here[0], here[1].isoformat()
+    return best
+
+
+_ASIDES = (
+    ("description", _description),
+    ("priority", _priority),
+    ("due", _due),
+    ("priority", _priority),
+)
+"""Fields in the order in which they are looked for. A day may follow the priority."""
+
+
+def unread_day(words: Words) -> str:
+    """Return the text of a due date that is not in the calendar, to be asked about."""
+    keys = keys_of(words)
+    for i in range(2, len(keys)):
+        if keys[i - 1] in ("by", "on", "due") and looks_like_a_day(*keys[i : i + 2]):
+            return " ".join(word.text for word in words[i : i + 3])
+    return ""
+
+
+def level_of(keys: Keys) -> str | None:
+    """Return the priority that the words name; None if they contain anything else."""
+    kept = [key for key in keys if key not in _FILLING]
+    kept = [near(key, ("high", "medium", "low", "urgent", "normal")) or key for key in kept]
+    return _ALONE.whole(kept) or PRIORITY.whole(keys) or _LOOSE.whole(keys)
+
+
+def fields_alone(words: Words, today: date) -> Fields:
+    """Return the priority and the day; empty if the words contain anything else."""
+    if not words or len(words) > _ALONE_MOST or any(word.quoted for word in words):
+        return {}
+    rest, fields = asides_of(words, today)
+    left = [key for key in keys_of(rest) if key not in _JOINING]
+    if "priority" not in fields and (level := level_of(left)) is not None:
+        fields["priority"], left = level, []
+    return {} if left or "description" in fields else fields
+
+
+def values_in(words: Words, today: date) -> Fields:
+    """Return the priority and the day after words such as "to", "is" or "should be"."""
+    keys = keys_of(words)
+    for start in range(len(keys)):
+        if _NOT_DUE.whole(keys[start:]) is not None:
+            return {"due": None}
+        if found := fields_alone(words[start:], today):
+            return found
+        if keys[start] not in _LINKS or words[start].quoted:
+            break
+    return {}
+
+
+# ---------------------------------------------------------------- titles
 
 _LEVELS = {
     **dict.fromkeys(("high", "urgent", "important", "top", "critical", "high-priority"), "High"),
@@ -31,14 +233,17 @@ _LEADS = Phrases.plain(
     "to|called|named|titled|labelled|entitled|saying|says|reading|that|about|regarding|for|where|:|-|\u2013|—|of|me / "
     "for me to / i need|have to"
 )
-_TAIL = Phrases.plain(
-    "to|on|in|into|onto my|the|our|your to-do|todo|task|tasks|shopping|grocery? list|tasks|todos|lists"
+_BULLETS = DASHES | {"*", "•", ":", "and", "&", "please"}
+_START = Phrases.plain("|".join(_BULLETS))
+_END = Phrases.plain(
+    "to|on|in|into|onto my|the|our|your to-do|todo|task|tasks|shopping|grocery? list|tasks|todos|lists / "
+    f"{'|'.join(DASHES)}|and|&|please|pls|plz|thanks|thx|with|ok|okay|:"
 )
 _EMPTY = known(
     "something stuff thing better good nice well now everything all it that this them things task tasks one some more another new me a an the to "
-    "todo item these those following"
+    "todo item these those following please"
 )
-_BULLETS = DASHES | {"*", "•", ":"}
+_JOINS = known("and & plus")
 _PREPOSITIONS = known("with for about to from at between of on in regarding")
 TITLE = Missing("what you would like to add", "title")
 MOST = 10
@@ -46,93 +251,60 @@ _PIECES = 60
 
 
 def added(words: Words, today: date) -> list[AddTask] | Missing:
-    """Return the tasks in order, at most ten; Missing if there is no title, or a date is
-    invalid.
-    """
+    """Return the tasks, at most ten; Missing if there is no title, or a date is invalid."""
     keys = keys_of(words)
     noun = _NOUN.at(keys)
     count = noun[0] if noun is not None else 0
+    rest = _led(words[count:], today, noun=count > 0)
+    left, fields = asides_of(without_end(rest, _END), today)
+    if "due" not in fields and (day := unread_day(left)):
+        return Missing(f"the date '{day[:40]}'", "value", field="due")
+    if (level := next((_LEVELS[key] for key in keys[:count] if key in _LEVELS), None)) is not None:
+        fields.setdefault("priority", level)
+    title = _title(_led(_bare(left), today, noun=count > 0 or "due" in fields))
+    if not title:  # the question keeps the day, priority and description for its answer
+        return Missing(TITLE.what, "title", AddTask("", fields))
     listed = any(key in _TASKS.split("|") or key == "following" for key in keys[:count])
-    rest = _led(words[count:], today, noun=noun is not None)
-    asides = asides_of(_without_tail(rest), today)
-    if asides.unread is not None:
-        return Missing(f"the date '{asides.unread[:40]}'", "value", field="due")
-    if asides.priority is None:
-        asides.priority = next((_LEVELS[key] for key in keys[:count] if key in _LEVELS), None)
-    has_lead = noun is not None or asides.due is not None
-    asides.words = _led(trimmed(_without_tail(trimmed(asides.words))), today, noun=has_lead)
-    return _titled(asides, trimmed(_without_tail(rest)), today, listed=listed)
+    pieces = [] if "description" in fields else _several(_bare(rest), today, listed=listed)
+    return _separate(pieces, level, today) if len(pieces) > 1 else [AddTask(title, fields)]
+
+
+def _bare(words: Words) -> list[Token]:
+    return without_start(without_end(words, _END), _START)
 
 
 def _led(words: Words, today: date, *, noun: bool) -> list[Token]:
-    """Return the words without those that introduce the title. "for" and "to" introduce it only
-    after the word "task".
-    """
-    kept = list(words)
-    while kept and not kept[0].quoted and kept[0].key in _BULLETS:
-        del kept[0]
+    """Return the words without those that introduce the title: "to" and "for" after "task"."""
+    kept = without_start(words, _START)
     found = _LEADS.at(keys_of(kept[:10])) if noun else None
     if found is None or found[0] >= len(kept):
         return kept
-    dated = kept[0].key in ("for", "on") and asides_of(kept[:6], today).due is not None
+    dated = kept[0].key in ("for", "on") and "due" in asides_of(kept[:6], today)[1]
     return kept if dated else kept[found[0] :]
 
 
-def _without_tail(words: Words) -> list[Token]:
-    kept = list(words)
-    while (found := _TAIL.ending(keys_of(kept[-9:]))) is not None and found[0] < len(kept):
-        kept = kept[: -found[0]]
-    return kept
-
-
-def _is_empty(words: Words) -> bool:
+def is_empty(words: Words) -> bool:
     return all(not word.quoted and word.key in _EMPTY for word in words)
 
 
-def _titled(asides: Asides, whole: Words, today: date, *, listed: bool) -> list[AddTask] | Missing:
-    # The question for a title keeps the day, priority and description for its answer.
-    missing = msgspec.structs.replace(TITLE, fields=asides.fields)
-    if not asides.words or (len(asides.words) <= 2 and _is_empty(asides.words)):
-        return missing
-    pieces = _several(whole, today, listed=listed) if asides.description is None else []
-    if len(pieces) < 2:
-        title = _title(asides.words)
-        return (
-            [msgspec.structs.replace(AddTask(title=title), **dict(asides.fields))]
-            if title
-            else missing
-        )
-    return _separate(pieces, asides.priority, today) or TITLE
-
-
 def _title(words: Words) -> str:
-    kept = trimmed(words) or list(words)
+    """Return the text of a title; empty if the words are only "something" or the like."""
+    if len(words) <= 2 and is_empty(words):
+        return ""
     # The "a" of "schedule a haircut" is an article, that of "a < b" is not.
-    if len(kept) > 1 and kept[0].key in ("a", "an") and kept[1].start == kept[0].end + 1:
-        kept = kept[1:]
-    return leading_occasion(phrase(kept).strip(" -\u2013—:;,"))
+    if len(words) > 1 and words[0].key in ("a", "an") and words[1].start == words[0].end + 1:
+        words = words[1:]
+    return leading_occasion(phrase(_bare(words)).strip(" -\u2013—:;,"))
 
 
 def _separate(pieces: list[list[Token]], level: str | None, today: date) -> list[AddTask]:
     """Return a task for each piece with its fields; fields of the last piece alone apply to all."""
     own = [asides_of(piece, today) for piece in pieces[:_PIECES]]
-    for piece in own:
-        piece.words = _without_tail(trimmed(piece.words))
-    shared: dict[str, str | None] = {}
-    for name in ("priority", "due"):
-        bare = [dict(piece.fields).get(name) for piece in own if not piece.words]
-        ahead = [dict(piece.fields).get(name) for piece in own[:-1] if piece.words]
-        given = next(filter(None, bare), None if any(ahead) else dict(own[-1].fields).get(name))
-        if given is not None:
-            shared[name] = given
-    if level is not None and not any(piece.priority for piece in own):
-        shared["priority"] = level
-    tasks = [
-        msgspec.structs.replace(AddTask(title=title), **(shared | dict(piece.fields)))
-        for piece in own
-        if piece.words and (title := _title(piece.words))
-    ]
-    return tasks[:MOST]
+    shared: Fields = {} if level is None else {"priority": level}
+    if not any(fields for words, fields in own[:-1] if words):
+        shared |= own[-1][1]
+    found = [(_title(_bare(words)), shared | fields) for words, fields in own if words]
+    return [AddTask(title, fields) for title, fields in found if title][:MOST]
 
 
 def _several(words: Words, today: date, *, listed: bool) -> list[list[Token]]:
@@ -142,12 +314,11 @@ def _several(words: Words, today: date, *, listed: bool) -> list[list[Token]]:
     without a verb, or two with a comma.
     """
     if any(word.stop == "\n" for word in words[:-1]):
-        return _lines(words)
-    pieces = _pieces(words)
-    bare = [trimmed(asides_of(piece, today).words) for piece in pieces[:_PIECES]]
-    named = [piece for piece in map(_without_tail, bare) if piece]
-    if len(named) < 2:
-        return [list(words)]
+        lines = pieces_of(words, frozenset(), "\n")
+        return [line[line[0].key.isdigit() and line[0].stop == "." :] for line in lines]
+    pieces = pieces_of(words, _JOINS)
+    bare = (_bare(asides_of(piece, today)[0]) for piece in pieces[:_PIECES])
+    named = [piece for piece in bare if piece]
     if listed or all(len(piece) == 1 and piece[0].quoted for piece in named):
         return pieces
     acts = [piece[0].key in ACTIONS for piece in named]
@@ -157,38 +328,3 @@ def _several(words: Words, today: date, *, listed: bool) -> list[list[Token]]:
     is_list &= all(len(piece) <= 3 for piece in named)
     linked = any(word.key in _PREPOSITIONS for piece in named for word in piece)
     return pieces if is_list and not linked else [list(words)]
-
-
-def _pieces(words: Words) -> list[list[Token]]:
-    pieces: list[list[Token]] = [[]]
-    for word in words:
-        if word.key in ("and", "&", "plus") or (word.key in _BULLETS and not pieces[-1]):
-            pieces.append([])
-            continue
-        pieces[-1].append(word)
-        if word.stop in (",", "\n"):
-            pieces.append([])
-    return [piece for piece in pieces if piece]
-
-
-def _lines(words: Words) -> list[list[Token]]:
-    """Remove list markers and a heading."""
-    lines: list[list[Token]] = [[]]
-    for word in words:
-        number = word.key.strip(".)(").isdigit() and len(words) > 2 and word.stop
-        if lines[-1] or not (word.key in _BULLETS or number):
-            lines[-1].append(word)
-        heading = word.stop and len(lines) == 1 and len(lines[0]) < 4 and _is_empty(lines[0])
-        if word.stop == "\n" or heading:
-            lines.append([])
-    return [line for line in lines if line and not _is_empty(line)]
-
-
-def acts_at_once(words: Words) -> bool:
-    """Return True if the words are an action ("buy milk") without "add"."""
-    return (
-        len(words) > 1
-        and words[0].key in ACTIONS
-        and not _is_empty(words[1:])
-        and "should" not in keys_of(words)
-    )

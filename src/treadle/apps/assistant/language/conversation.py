@@ -1,8 +1,8 @@
 """References of a conversation, parsed from its text: the last list, the last task, the open
-question.
+question. Also small talk.
 
-docs/tasks.md lists the fixed replies. No other state of a conversation is kept. Entry point:
-`Dialogue`.
+docs/tasks.md lists the fixed replies. No other state of a conversation is kept. Entry points:
+`Dialogue`, `said_alone`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from datetime import date
 from typing import Literal, TypeAlias
 
 import msgspec
+
+from treadle.apps.assistant.language.wishes import Say
+from treadle.apps.assistant.language.wording import Keys, Phrases, known
 
 Speech: TypeAlias = tuple[Literal["user", "assistant"], str]
 
@@ -40,9 +43,7 @@ _READ = 60
 
 
 class Dialogue(msgspec.Struct):
-    """State of the conversation before the current message, built from earlier ones, oldest
-    first.
-    """
+    """State of the conversation before the current message."""
 
     today: date = date.min
     listed: tuple[str, ...] = ()
@@ -98,9 +99,7 @@ class Dialogue(msgspec.Struct):
             self.about, self.options = question[self.asked], _options(question["options"] or "")
 
     def numbered(self, number: int) -> str | None:
-        """Return the title with this number, of the options in question or else of the list; -1 is
-        the last.
-        """
+        """Return the title with this number, in the question or else in the list; -1 is the last."""
         titles = ("", *(self.options or self.listed))
         return titles[number] or None if -1 <= number < len(titles) else None
 
@@ -118,3 +117,85 @@ def _options(text: str) -> tuple[str, ...]:
     rows = rows_of(text) or [piece for line in text.split("\n") for piece in _BETWEEN.split(line)]
     bare = (_bare(row.strip().strip("'\"“”\u2018\u2019 ")) for row in rows[:20])
     return tuple(option[:300] for option in bare if option)
+
+
+# ---------------------------------------------------------------- small talk
+
+HELP = Say(
+    'I keep your task list. You can say: "add buy milk tomorrow", "show my open tasks", "what\'s '
+    'due this week", "find milk", "mark buy milk as done", "rename buy milk to buy bread", "set '
+    'buy milk to high priority", "move buy milk to friday", "delete buy milk", "complete all", '
+    '"clear completed" or "undo". I can\'t repeat tasks or send reminders.',
+)
+
+
+_GREETING = Say("Hello! What would you like to do with your tasks?")
+_WELCOME = Say("You're welcome! Anything else for your list?")
+_FINE = Say("All right. Tell me when there's something for your list.")
+NOTHING_CHANGED = Say("All right, I haven't changed anything.")
+NOTHING_TO_CONFIRM = Say("There's nothing to confirm right now.")
+NO_REPEATING = Say(
+    'I can\'t repeat tasks or send reminders. I can keep one task with a day: say "add", what is '
+    'to be done, and a day like "friday" or "tomorrow".'
+)
+NO_REMINDERS = "I can't send reminders, only keep tasks with a day."
+_NO_SORTING = Say(
+    "I show tasks in the order in which you added them. You can narrow it: \"what's due this "
+    'week", "show high priority tasks".'
+)
+NO_REOPENING = Say('I can\'t reopen a task by its name. If you have just completed it, say "undo".')
+
+_HELLO = "hi|hello|hey|hiya|howdy|yo|greetings|hallo|heya|sup|morning|evening"
+_COOL = "ok|okay|great|perfect|awesome|cool"
+_IT = "it|that|this|them|all|everything"
+_ALONE = Phrases(
+    {
+        f"{_HELLO} there|again|treadle|assistant|bot|you|everyone|all|{_HELLO}? / "
+        f"{_HELLO}? good morning|afternoon|evening|day|night / "
+        f"{_HELLO}? how are|r you|u|things doing|today|going? / "
+        f"{_HELLO}? hows|how it|everything|life going?": _GREETING,
+        f"{_COOL}|no|many? thanks|thx|ty|cheers|thankyou|tysm|thnx a? lot|bunch|again|mate|man|bye? / "
+        f"{_COOL}|no|many? thanks|thank you|u so|very? much|again|all? / "
+        "youre|ur so|really|very|just? the|a|an? best|great|awesome|amazing|star|lifesaver|legend|angel|helpful|kind|good|brilliant": _WELCOME,
+        "bye|goodbye|cya|ciao|farewell / see you|ya later|soon|tomorrow|around? / "
+        f"{_COOL}|k|kk|alright|fine|nice|good|sweet|super|excellent|wonderful|amazing|brilliant|right|lovely / "
+        "sure|yep|yeah|yup|exactly|correct|indeed|hmm|hm|well|oh|ah|lol|lmao|haha|hahaha|hehe|omg|yay|woohoo|wow": _FINE,
+        "no|nope|nah|nevermind|nvm|cancel|stop|abort|nothing|none|neither|forget / no|nah|nope? never mind / "
+        f"forget|cancel|leave|ignore|skip|drop {_IT} / dont|do not / keep {_IT}": NOTHING_CHANGED,
+        "yes|confirm|confirmed|y|ok|sure please|do|it|delete|sure|that? / "
+        f"yes delete|complete|update please|{_IT}?": NOTHING_TO_CONFIRM,
+        "sort|order|arrange|rank|group|rearrange my|the|all? tasks|list|todos|it|them? by? due|creation? date|priority|name|title|deadline|importance?": _NO_SORTING,
+        f"{_HELLO}? who|what are|r you|u / "
+        "are you a|an? human|bot|robot|ai|person|real|computer|machine|chatgpt|claude|llm? / "
+        "help|commands|usage|instructions|manual|info|options|halp|hlep|/help|--help|-h / help me out|understand|please|here? / "
+        "i dont|do not? know|understand|get how to|this|it|does? use|work|do? this|it|you|that|works? / "
+        "can|could|would|will you please? explain|show|teach|tell me|us? this|it|yourself|how|more? it|this|you? works|work? / "
+        "can|could you help me|us|out? / what|which commands are there|available / "
+        "what|which can|do|could|are you do|understand|know|offer|support|capable|able|for|help of|to|me|with|do? do|with? / "
+        "what can|should i do|say|ask|type|use here|you|with|now? you|this|it? / "
+        "how does|do|can this|it|i|you|that|everything work|use|start|help|begin you|this|it|me|the? app|assistant|bot? / "
+        "how do i add|create|delete|remove|complete|rename|update|undo|list|search|edit|change a|my|tasks? task|tasks|it|list?": HELP,
+    }
+)
+_RANKED = (HELP, _NO_SORTING, NOTHING_CHANGED, NOTHING_TO_CONFIRM, _WELCOME, _GREETING, _FINE)
+"""Replies, the most specific first."""
+_FILLING = known(
+    "ok okay hey hi hello please so well oh um no yes and thanks "
+    "pls today now then assistant treadle buddy friend bot :)"
+)
+
+
+def said_alone(keys: Keys) -> Say | None:
+    """Return the reply to small talk, the most specific one to "thanks, you're the best, bye"."""
+    keys = [key for key in keys if any(c.isalnum() or c in "?/" for c in key)] or keys[:1]
+    if keys[:1] == ["yes"] and keys[2:3] == ["all"] and len(keys) == 4 and keys[3].isdigit():
+        return NOTHING_TO_CONFIRM
+    said: list[Say] = []
+    place = 0
+    while place < len(keys):
+        row = _ALONE.at(keys, place)
+        if row is None and keys[place] not in _FILLING:
+            return None
+        said += [row[1]] if row is not None else []
+        place += row[0] if row is not None else 1
+    return min(said, key=_RANKED.index, default=None)

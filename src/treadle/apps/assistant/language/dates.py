@@ -49,9 +49,8 @@ def _any(words: dict[str, int]) -> str:
     return "|".join(sorted(words, key=len, reverse=True))
 
 
-_NUMBER = rf"[0-9]{{1,4}}|{_any(_NUMBERS)}"
 _UNIT = rf"(?P<unit>{_any(_DAYS)}|{_any(_MONTHLY)})\b"
-_AMOUNT = rf"(?:(?P<n>{_NUMBER}) (?:more )?|(?P<m>[0-9]{{1,3}})){_UNIT}"
+_AMOUNT = rf"(?:(?P<n>[0-9]{{1,4}}|{_any(_NUMBERS)}) (?:more )?|(?P<m>[0-9]{{1,3}})){_UNIT}"
 _NAME = rf"(?P<name>{_any(_MONTHS)})"
 _DAY_NAME = rf"(?P<weekday>{_any(_WEEKDAYS)})"
 _DAY = "(?P<day>[0-9]{1,2})"
@@ -69,104 +68,95 @@ def _whole(pattern: str) -> re.Pattern[str]:
 
 
 _LIKE_A_DAY = _whole(
-    f"{_ISO}|{_NAME}|[0-9]{{1,2}}{_TH}|[0-9]+[/.-][0-9.]+|[0-9]+ (?:{_any(_MONTHS)})"
+    f"{_ISO}|{_NAME} [0-9]+|[0-9]{{1,2}}{_TH}|[0-9]+[/.-][0-9.]+|[0-9]+ (?:{_any(_MONTHS)})"
 )
-_COUNT, _SPAN = _whole(_NUMBER), _whole(_AMOUNT)
 
 
-def months_on(day: date, months: int) -> date:
+def _in(days: int, day: date) -> date:
+    return day + timedelta(days=days)
+
+
+def _months_on(day: date, months: int) -> date:
     """Return the same day `months` later, or the last one of a shorter month."""
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
     return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
 
 
-def _coming(today: date, month: int, day: int) -> date:
-    """Return the next such day, including today. 29 February waits for a leap year."""
-    years = range(today.year, today.year + 9)
-    fits = (date(year, month, day) for year in years if day <= monthrange(year, month)[1])
-    return next(day for day in fits if day >= today)
+def _coming(today: date, day: int, month: int = 0) -> date:
+    """Return the next such day of the month, or of any month, including today."""
+    months = (_months_on(today.replace(day=1), n) for n in range(97 if day == 29 else 13))
+    fits = (it for it in months if month in (0, it.month) and _last_day("month", it).day >= day)
+    return next(it for first in fits if (it := first.replace(day=day)) >= today)
 
 
 def _monday(day: date, weeks: int = 0) -> date:
-    return day + timedelta(days=7 * weeks - day.weekday())
+    return _in(7 * weeks - day.weekday(), day)
 
 
 def _next(unit: str, today: date) -> date:
     if unit == "week":
         return _monday(today, 1)
-    return months_on(today.replace(day=1), 1) if unit == "month" else date(today.year + 1, 1, 1)
+    return _months_on(today.replace(day=1), 1) if unit == "month" else date(today.year + 1, 1, 1)
 
 
 def _last_day(unit: str, day: date) -> date:
     if unit == "week":  # ends on its Friday, or at the weekend on its Sunday
-        return _monday(day) + timedelta(days=4 if day.weekday() < _SATURDAY else 6)
-    return _next(unit, day) - timedelta(days=1)
+        return _in(4 if day.weekday() < _SATURDAY else 6, _monday(day))
+    return _in(-1, _next(unit, day))
 
 
 def _later(found: Match, day: date) -> date:
     count, unit = found["n"] or found["m"], found["unit"]
     number = int(count) if count.isdigit() else _NUMBERS[count]
     if unit in _DAYS:
-        return day + timedelta(days=number * _DAYS[unit])
-    return months_on(day, number * _MONTHLY[unit])
+        return _in(number * _DAYS[unit], day)
+    return _months_on(day, number * _MONTHLY[unit])
 
 
 def _slashed(found: Match, today: date) -> date:
     one, two, mark, year = int(found["one"]), int(found["two"]), found["mark"], found["year"]
     if year is None and (mark == "-" or (mark == "." and not found[0].endswith(".") and one <= 12)):
         raise ValueError("eggs (3-4) or a version (2.1)")
-    day, month = (one, two) if mark == "." or one > 12 else (two, one)
-    day, month = (month, day) if month > 12 else (day, month)
+    month, day = (two, one) if mark == "." or one > 12 else (one, two)
+    month, day = (day, month) if month > 12 else (month, day)
     if year is None:
-        return _coming(today, month, day)
+        return _coming(today, day, month)
     return date(int(year) + (2000 if len(year) == 2 else 0), month, day)
 
 
 def _of_month(found: Match, today: date) -> date:
     month, day = _MONTHS[found["name"]], int(found["day"])
-    return date(int(found["year"]), month, day) if found["year"] else _coming(today, month, day)
-
-
-def _the_day(found: Match, today: date) -> date:
-    day, months = int(found["day"]), (months_on(today.replace(day=1), n) for n in range(13))
-    long = (one for one in months if day <= monthrange(one.year, one.month)[1])
-    return next(it for one in long if (it := one.replace(day=day)) >= today)
+    return date(int(found["year"]), month, day) if found["year"] else _coming(today, day, month)
 
 
 def _end_of(found: Match, today: date) -> date:
     if found["name"]:
-        return _last_day("month", _coming(today, _MONTHS[found["name"]], 28))
+        return _last_day("month", _coming(today, 28, _MONTHS[found["name"]]))
     unit = found["unit"]
     return _last_day(unit, _next(unit, today) if found["later"] else today)
-
-
-def _weekend(found: Match, today: date) -> date:
-    saturday = today if today.weekday() == 6 else _monday(today) + timedelta(days=5)
-    return saturday + timedelta(days=(12 - saturday.weekday()) if found["which"] == "next" else 0)
 
 
 def _weekday(found: Match, today: date) -> date:
     day, which, after = _WEEKDAYS[found["weekday"]], found["which"], found["after"]
     if which == "next" or after == "next week":
-        return _monday(today, 1) + timedelta(days=day)
+        return _in(day, _monday(today, 1))
     if which == "this" and day == today.weekday():
         return today
-    return today + timedelta(days=(day - today.weekday() - 1) % 7 + (8 if after else 1))
+    return _in((day - today.weekday() - 1) % 7 + (8 if after else 1), today)
 
 
 _ROWS: tuple[tuple[str, Callable[[Match, date], date]], ...] = (
-    ("(?:the )?day after tomorrow", lambda _, today: today + timedelta(days=2)),
-    ("tomorrow|tmrw|tmr|tmw|2moro|2morrow|tomo", lambda _, today: today + timedelta(days=1)),
+    ("(?:the )?day after tomorrow", lambda _, today: _in(2, today)),
+    ("tomorrow|tmrw|tmr|tmw|2moro|2morrow|tomo", lambda _, today: _in(1, today)),
     ("today|tonight|eod|now", lambda _, today: today),
     (_ISO, lambda it, _: date(int(it["year"]), int(it["month"]), int(it["day"]))),
     (_SLASHED, _slashed),
     (rf"(?:{_DAY_NAME} )?(?:the )?{_NAME} (?:the )?{_DAY}{_TH}?{_YEAR}", _of_month),
     (rf"(?:{_DAY_NAME} )?(?:the )?{_DAY}{_TH}? (?:of )?{_NAME}{_YEAR}", _of_month),
-    (rf"the {_DAY}{_TH}", _the_day),
+    (rf"the {_DAY}{_TH}", lambda it, today: _coming(today, int(it["day"]))),
     (rf"(?:in|within) {_AMOUNT}(?: time| from now)?", _later),
-    (rf"{_AMOUNT} (?:hence|from now)", _later),
     (rf"(?:the )?end of (?:the |this )?(?:(?P<later>next )?(?P<unit>week|month|year)|{_NAME})", _end_of),
-    (rf"{_WHICH} weekend", _weekend),
+    (rf"{_WHICH} weekend", lambda it, today: max(today, _in(5, _monday(today, it["which"] == "next")))),
     ("(?:next|following) (?P<unit>week|month|year)", lambda it, today: _next(it["unit"], today)),
     (rf"(?:{_WHICH} )?{_DAY_NAME}(?: (?P<after>next week|week))?", _weekday),
 )  # fmt: skip
@@ -202,22 +192,6 @@ def looks_like_a_day(*keys: str) -> bool:
     return _LIKE_A_DAY.match(" ".join(keys)) is not None
 
 
-def number_at(keys: Keys, place: int) -> tuple[int, int] | None:
-    """Return the word count and value of a number: "2", "two", "a couple of"."""
-    if (found := _COUNT.match(" ".join(keys[place : place + 4]))) is None:
-        return None
-    return found[0].count(" ") + 1, int(found[0]) if found[0].isdigit() else _NUMBERS[found[0]]
-
-
-def days_at(keys: Keys, place: int) -> tuple[int, int] | None:
-    """Return the word count and days of a span: "2 weeks", "a day", "another week"."""
-    found = _SPAN.match(" ".join(keys[place : place + 6]))
-    if found is None or found["unit"] not in _DAYS:
-        return None
-    origin = date(2000, 1, 1)
-    return found[0].count(" ") + 1, (_later(found, origin) - origin).days
-
-
 # ---------------------------------------------------------------- periods, for lists
 
 _EARLIEST, _LATEST = date(2000, 1, 1), date(9999, 12, 31)
@@ -235,31 +209,25 @@ _IN = "(?:for|on|in|during|over|within) "
 
 
 def _week(found: Match, today: date) -> tuple[date, date]:
-    monday = _monday(today, 1 if found["which"] == "next" else 0)
+    monday = _monday(today, found["which"] == "next")
     # Near the end of the week, what remains of it is not meant.
     is_over = today.weekday() >= _SATURDAY
-    ends = today if is_over and found["which"] == "this" else monday
-    return monday, ends + timedelta(days=6)
+    return monday, _in(6, today if is_over and found["which"] == "this" else monday)
 
 
 def _month(found: Match, today: date) -> tuple[date, date]:
-    first = _coming(today, _MONTHS[found["name"]], 28).replace(day=1)
-    return first, _last_day("month", first)
+    last = _last_day("month", _coming(today, 28, _MONTHS[found["name"]]))
+    return last.replace(day=1), last
 
 
-_PERIODS: tuple[tuple[re.Pattern[str], Callable[[Match, date], tuple[date, date]]], ...] = (
-    (_whole(rf"(?:{_IN})?(?P<which>this|next) week(?! on| {_DAY_NAME})"), _week),
-    (
-        _whole(rf"(?:{_IN})?(?:the )?(?:this )?weekend"),
-        lambda _, today: (_monday(today) + timedelta(days=5), _monday(today) + timedelta(days=6)),
-    ),
+_PERIODS: tuple[tuple[str, Callable[[Match, date], tuple[date, date]]], ...] = (
+    (rf"(?:{_IN})?(?P<which>this|next) week(?! on| {_DAY_NAME})", _week),
+    (rf"(?:{_IN})?(?:the )?(?:this )?weekend", lambda _, it: (_in(5, _monday(it)), _in(6, _monday(it)))),
     # "may" and "march" alone may be other words.
-    (_whole(rf"(?:{_IN}|(?!may|mar|dec\b)){_NAME}(?! (?:the )?[0-9])"), _month),
-    (
-        _whole(rf"(?:{_IN})?(?:the )?(?:next|coming|following) {_AMOUNT}"),
-        lambda found, today: (today, _later(found, today)),
-    ),
-)
+    (rf"(?:{_IN}|(?!may|mar|dec\b)){_NAME}(?! (?:the )?[0-9])", _month),
+    (rf"(?:{_IN})?(?:the )?(?:next|coming|following) {_AMOUNT}", lambda it, today: (today, _later(it, today))),
+)  # fmt: skip
+_PERIOD_READERS = [(_whole(pattern), read) for pattern, read in _PERIODS]
 
 
 def period_at(keys: Keys, place: int, today: date) -> tuple[int, str] | None:
@@ -268,10 +236,10 @@ def period_at(keys: Keys, place: int, today: date) -> tuple[int, str] | None:
     if special := _SPECIAL.at(words):
         return special if special[1] else None
     if words[0] in _EDGES and (day := day_at(words, 1, today)) is not None:
-        first, last = day[1] + timedelta(days=1), day[1] - timedelta(days=words[0] == "before")
+        first, last = _in(1, day[1]), _in(-(words[0] == "before"), day[1])
         is_after = words[0] in ("after", "since")
         return 1 + day[0], _span(first, _LATEST) if is_after else _span(_EARLIEST, last)
-    for pattern, read in _PERIODS:
+    for pattern, read in _PERIOD_READERS:
         if (found := pattern.match(" ".join(words))) is not None:
             return found[0].count(" ") + 1, _span(*read(found, today))
     begins = re.match(_IN, f"{words[0]} ") is not None

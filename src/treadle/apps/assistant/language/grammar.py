@@ -2,10 +2,10 @@
 
 A pattern is words as in phrases.py, and slots in capitals:
 
-    X  reference to tasks            T  text            Q  quoted text
+    X  reference to tasks            T  text
     F  name of a field               Z  value of that field
     V  values: a day, a priority, or both              W  the same after "is", "should", "due" …
-    S  span of days                  Y  words for the list or its tasks
+    Y  words for the list or its tasks
     A, B, C, D  verb in the past: after "I", at the beginning, after "is", or at the end
     :  the word before it has a colon
 
@@ -16,17 +16,23 @@ fits none is not understood. Entry points: `COMMANDS`, `readings`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from treadle.apps.assistant.language.adding import level_of, values_in
 from treadle.apps.assistant.language.conversation import Dialogue
-from treadle.apps.assistant.language.dates import day_at, days_at
-from treadle.apps.assistant.language.fields import level_of, values_in
-from treadle.apps.assistant.language.wording import Phrases, Words, keys_of, known, phrase
+from treadle.apps.assistant.language.dates import day_at
+from treadle.apps.assistant.language.wording import (
+    Pattern,
+    Phrases,
+    Words,
+    keys_of,
+    known,
+    pattern_of,
+    phrase,
+)
 from treadle.apps.assistant.stems import is_past
 
 Bound: TypeAlias = dict[str, Words]
-Pattern: TypeAlias = tuple[tuple[frozenset[str] | str, bool], ...]
-"""Words and slots, with True if they are optional."""
 Row: TypeAlias = tuple[str, Pattern]
 """Action, and its pattern."""
 
@@ -41,7 +47,6 @@ _NAMES = {
     "to": "to|into|as|be|->|=>|→|=",
     "set": "set|make|mark|flag|put|move|change|update|tick|edit|modify|adjust|give|turn|shift|raise|lower|bump|increase|decrease|reduce|push|delay|defer|extend|postpone|reschedule|bring|correct",
     "give": "set|add|write|give|put|make|change|update|edit|raise|lower|increase|decrease|reduce|bump|mark|adjust|modify",
-    "later": "postpone|reschedule|delay|defer|push|move|bump|extend|shift|pull|bring|put",
     "delete": "delete|remove|erase|discard|trash|cancel|drop|scrap|scratch|kill|bin|nix|dump|forget|toss|eliminate|ditch|clear|purge",
     "finish": "complete|finish|check|tick|cross|close|resolve|strike|accomplish|did|done|completed|finished",
     "list": "to-do|todo|task|shopping? list|tasks|todos",
@@ -49,65 +54,40 @@ _NAMES = {
 
 
 def _rows(text: str) -> list[Row]:
-    rows: list[Row] = []
-    for line in text.strip().splitlines():
-        act, pattern = line.format_map(_NAMES).split(None, 1)
-        parts = [(part.removesuffix("?"), part.endswith("?")) for part in pattern.split()]
-        rows.append(
-            (
-                act,
-                tuple(
-                    (p if p.isupper() or p == ":" else frozenset(p.split("|")), o) for p, o in parts
-                ),
-            )
-        )
-    return rows
+    lines = (line.format_map(_NAMES).split(None, 1) for line in text.strip().splitlines())
+    return [(act, pattern_of(pattern)) for act, pattern in lines]
 
 
 COMMANDS = _rows("""
-reopen      uncheck|untick|reopen|uncomplete|unmark|unfinish X
 reopen      {set} X as|to|is|are? {not} {done} yet?
 reopen      {set} X as|to|is|are|back? to|as? {undone}
 complete    {set} X as|to|is|are|its? all|now|already|off? {done}
 complete    mark X off
-complete    mark|tick|check|cross off? as? {done} X
 complete    {finish} off|out|up|with|on? X
 complete    i|ive|we|weve|im am|have? {adverb}? have|am? {adverb}? done|finished|completed|did|ticked|checked with|off|on? X
-clear       {delete}|reset|unset F of|for|on|from|to X
-clear       {delete}|reset|unset F
+field       {delete}|reset|unset F of|for|on|from|to X
 delete      {delete} out|up|away|off|about? X
 delete      get rid of X
 delete      take X off|out|away from|of? my|the|our? {list}?
-delete      take off|out X
 delete      tidy|clean|wipe|empty|sweep up|out|off? Y
 delete      i|we dont|no do? not? longer? need|want to? X
 description describe X as|with|like T
-description describe X : T
-ask         describe X
 description add to X : T
-note        add|put|write|make F : T
+note        add|put|write|make? F : T
 retitle     i meant|mean to? say|write|type|add|put? T
 retitle     call|name|title it|that|this rather? T
 field       {give} F of|for|on|from|to X : Z
 field       {give} F of|for|on|from|to X {to}|by|for|on|is|with Z
 field       {give} F of|is? Z for|to|on X
-field       {give} F Q for|to|on X
-high        raise|increase|bump F of|for X
 low         lower|decrease|reduce F of|for X
 ask         {give} F
 ask         {give} F of|for|on|from|to? X
-later       {later} X back|off|out|forward|by|for? by? S back|later|out|more|forward?
-sooner      {later} X by? S earlier|sooner|ahead
 title       rename|retitle|reword X {to}|with say|read|be? T
-title       rename|retitle|reword X : T
-values      {set} X from V to|into V
 values      {set} back|up|out|forward? X V
 title       change|edit|update|correct|modify|swap X to|into|->|=>|→ say|read|be? called? T
-title       change|edit|update|correct : X to T
 title       edit|change|update X : should|to? say|read|be? T
 title       replace|swap|change X with|by T
 high        prioritize|prioritise|raise|increase|bump X
-low         deprioritize|deprioritise|lower|decrease|reduce X
 ask-title   rename|retitle|reword X
 ask-due     postpone|reschedule|delay|defer|push|move|shift|extend|pull X back|by? to|into? T?
 ask         change|update|edit|modify|adjust|make|set|mark|flag|turn|swap|give|put|stick|throw|pop X
@@ -115,19 +95,14 @@ ask         change|update|edit|modify|adjust|make|set|mark|flag|turn|swap|give|p
 STATEMENTS = _rows("""
 reopen      X is|are|was? {not} been? {done} yet?
 complete    X {is} {done}|sorted out?
-complete    X : {done}
 complete    X {done}
 complete    X {mark}
 complete    {mark} X
 delete      X is|are|was no|not longer|any? needed|necessary|relevant|required anymore?
-delete      X can go
 delete      X can be deleted|removed|dropped|scrapped
-title       the? title|name of X should|must|is be|read|say? T
-title       X should|must|needs|has to? say|read T
 title       X should|must|needs|has to? be called|named|titled T
 rename      X {arrow} T
 values      X : V
-values      can|could|should|may|let X be V
 state       X W
 """)
 REPORTS = _rows("""
@@ -173,6 +148,8 @@ _NOT = {
     "C": _NOT_DONE | _MADE,
     "D": _NOT_DONE | _MADE | _SAME_IN_BOTH | _ACTORS,
 }
+_SLOTS: Final = frozenset("XTFZVWYABCD")
+_MARKS: Final = _SLOTS | {":"}
 _VALUE_MOST = 12
 _LONG = 80
 """Number of words from which only patterns with a single slot at their end are tried."""
@@ -197,16 +174,12 @@ def _fits(slot: str, words: Words, bound: Bound, talk: Dialogue) -> bool:
     """Return True if the words may fill the slot."""
     first, keys = words[0], keys_of(words)
     match slot:
-        case "Q":
-            return len(words) == 1 and first.quoted
         case "F":
             return len(words) < 4 and bool(field_of(words))
         case "Z":
             return value_of(words, field_of(bound["F"]), talk) is not None
         case "V" | "W":
             return (slot == "V" or first.key in _STATES) and bool(values_in(words, talk.today))
-        case "S":
-            return (span := days_at(keys, 0)) is not None and span[0] == len(keys)
         case "Y":
             return not _LIST.isdisjoint(keys)
         case "A" | "B" | "C" | "D":
@@ -216,40 +189,44 @@ def _fits(slot: str, words: Words, bound: Bound, talk: Dialogue) -> bool:
 
 
 def _bound(
-    row: Pattern,
-    words: Words,
-    talk: Dialogue,
-    at: int = 0,
-    place: int = 0,
-    bound: Bound | None = None,
+    row: Pattern, words: Words, talk: Dialogue, place: int = 0, bound: Bound | None = None
 ) -> Bound | None:
     """Return the words of the slots if the pattern fits the words from `place` on."""
     bound = bound or {}
-    if at == len(row):
+    if not row:
         return bound if place == len(words) else None
-    part, optional = row[at]
-    if part == ":" or not isinstance(part, str):
-        if part == ":":
-            taken = 0 if place and words[place - 1].stop == ":" else None
-        else:
-            taken = 1 if place < len(words) and words[place].key in part else None
-        if taken is not None and (found := _bound(row, words, talk, at + 1, place + taken, bound)):
+    (part, optional), rest = row[0], row[1:]
+    for end in _ends(row, words, place):
+        more = bound
+        if part <= _SLOTS:
+            (slot,), piece = part, words[place:end]
+            if not piece or not _fits(slot, piece, bound, talk):
+                continue
+            more = {**bound, slot: piece}
+        if (found := _bound(rest, words, talk, end, more)) is not None:
             return found
-        return _bound(row, words, talk, at + 1, place, bound) if optional else None
-    last = at + 1 == len(row)
-    ends = range(len(words) if last else place + 1, len(words) + 1)
-    ends = ends if part in "XT" else ends[:_VALUE_MOST]
-    following = frozenset[str]() if last or row[at + 1][1] else row[at + 1][0]
-    for end in reversed(ends[:4]) if part == "F" else ends:
-        is_word = bool(following) and not isinstance(following, str) and end < len(words)
-        if is_word and words[end].key not in following:
-            continue
-        piece = words[place:end]
-        if piece and _fits(part, piece, bound, talk):
-            found = _bound(row, words, talk, at + 1, end, {**bound, part: piece})
-            if found is not None:
-                return found
-    return _bound(row, words, talk, at + 1, place, bound) if optional else None
+    return _bound(rest, words, talk, place, bound) if optional else None
+
+
+def _ends(row: Pattern, words: Words, place: int) -> Iterator[int]:
+    """Yield the places where the first part of the pattern may end."""
+    part = row[0][0]
+    if ":" in part:
+        if place and words[place - 1].stop == ":":
+            yield place
+    elif not part <= _SLOTS:
+        if place < len(words) and words[place].key in part:
+            yield place + 1
+    elif len(row) == 1:
+        yield len(words)
+    else:
+        after, optional = row[1]
+        is_word = not optional and not after <= _MARKS
+        most = 4 if "F" in part else len(words) if part <= {"X", "T"} else _VALUE_MOST
+        ends = range(place + 1, min(len(words), place + most) + 1)
+        for end in reversed(ends) if "F" in part else ends:
+            if not is_word or end == len(words) or words[end].key in after:
+                yield end
 
 
 def readings(rows: Sequence[Row], words: Words, talk: Dialogue) -> Iterator[tuple[str, Bound]]:
@@ -257,10 +234,10 @@ def readings(rows: Sequence[Row], words: Words, talk: Dialogue) -> Iterator[tupl
     keys = {word.key for word in words}
     for act, pattern in rows:
         first, optional = pattern[0]
-        slots = [isinstance(part, str) for part, _ in pattern]
-        if not optional and not isinstance(first, str) and words[0].key not in first:
+        slots = [part <= _MARKS for part, _ in pattern]
+        if not (optional or slots[0] or words[0].key in first):
             continue
-        if any(not (o or isinstance(p, str)) and p.isdisjoint(keys) for p, o in pattern):
+        if any(not (o or p <= _MARKS) and p.isdisjoint(keys) for p, o in pattern):
             continue
         if len(words) <= _LONG or slots.index(True) == len(slots) - 1:
             bound = _bound(pattern, words, talk)

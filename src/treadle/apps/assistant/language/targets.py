@@ -1,26 +1,176 @@
-"""References to tasks: by words of the title, by number in a list, by "it", or several at once.
+"""The tasks that a message is about: filters and requests for lists; references by words of the
+title, by number in a list, by "it", or to several at once.
 
-Entry point: `target_of`.
+Entry points: `filter_of`, `asked_for`, `looked_for`, `target_of`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import date
 
+from treadle.apps.assistant.language.adding import LEVELS
 from treadle.apps.assistant.language.conversation import Dialogue
-from treadle.apps.assistant.language.dates import number_at
-from treadle.apps.assistant.language.listing import filter_of
-from treadle.apps.assistant.language.wishes import Every, Filter, Missing, Named, Target
+from treadle.apps.assistant.language.dates import period_at
+from treadle.apps.assistant.language.verbs import VerbPhrase
+from treadle.apps.assistant.language.wishes import Filter, Missing, Named, Show, Target, Wishes
 from treadle.apps.assistant.language.wording import (
+    Keys,
     Phrases,
-    Token,
     Words,
     keys_of,
     known,
     numbered,
     phrase,
+    pieces_of,
+    without_end,
+    without_start,
 )
+
+_DONE = "done|completed|complete|finished"
+_DO = "do|finish|complete"
+_NOT = "arent|isnt|havent|hasnt"
+_STATUS = Phrases(
+    {
+        "open|pending|active|incomplete|unfinished|uncompleted|remaining|outstanding|undone|left|unchecked|todo: / "
+        f"not yet|been? {_DONE}|yet|closed / {_NOT} been? {_DONE} yet? / are|have|has|is not been? {_DONE} yet? / "
+        f"havent|have i|we? not? {_DONE} yet / i|we havent|didnt|have not? {_DONE}|do|finish yet? / "
+        "still to do|open|left|pending|outstanding / to be done / should|must i|we do / "
+        f"i|we still? have|need|must|got to get? {_DO}|done / do i|we still? have|need|got to? get? {_DO}|done": "open",
+        f"{_DONE}|closed|checked|ticked|accomplished / checked|ticked|crossed off / marked as? {_DONE} / already? {_DONE} / "
+        f"i|we have|already|just? {_DONE}|did / ive|weve already? {_DONE} / "
+        f"have|did i|we already? {_DONE}|do|finish|accomplish|accomplished|get done?": "completed",
+    }
+)
+_PRIORITY = Phrases(
+    {
+        f"with|of|at|a|an? {words} priority|prio|importance|priorities / with|whose? priority|prio is|of|set|to? {words}": level
+        for words, level in LEVELS.items()
+    }
+    | {"most? high-priority|urgent|important|critical|high|highest": "High"}
+)
+_ABOUT = Phrases.plain(
+    "about|containing|mentioning|regarding|concerning|matching|including|named|called|titled|like|tagged|related|involving|for|with / "
+    "that|which contain|contains|mention|mentions|include|includes|match|matches|say|says|have|has|are|is about? the|a? word|words|text|title? / "
+    "mention|mentions|contain|contains|contained|mentioned / "
+    "to do with"
+)
+_NOTHING = known(
+    """the my all of a an any every each everything entire whole task tasks todo todos to-do to-dos list lists item items thing
+    things that which are is i me have has do we us our in on for to with so far please there these those them due coming up currently now right
+    got stuff what whats which's only just out how many be see go ahead still at a's and show give view need pls current reminders reminder
+    entries entry agenda schedule plate full marked status one ones as where whose by their day do? anything else can you let look
+    something someting sth somethin already add added put saved overview summary happening does should needs its from off
+    thats whatever"""
+)
+_NOUN_WORDS = known("task tasks todos items all any everything")
+_NOUNS = _NOUN_WORDS | known(
+    "todo to-do to-dos list lists agenda plate reminders schedule one ones overview"
+)
+_ASKING = known("what whats which whatre do is are any anything how whens when wheres where")
+_SURE = known("show list display")
+_BROAD = known("what whats anything")
+_ARTICLES = known("the my a an word words")
+_TRAILING = Phrases.plain("task|tasks|todo|todos|in|my|list|the|items")
+_BEFORE_TEXT = Phrases.plain(
+    "for? the|my|a|any|all? task|tasks|todo|todos|items? about|with|containing|named|called|mentioning|for?"
+)
+
+
+def filter_of(words: Words, today: date) -> tuple[Filter, str]:
+    """Return the filter that the words describe, and the words without a filter meaning."""
+    keys = keys_of(words)
+    found: dict[str, str] = {}
+    rest: list[int] = []
+    place = 0
+    while place < len(keys):
+        step, name, value = _read(keys, place, today)
+        if name == "about" and place + step < len(keys) and "search" not in found:
+            place += step
+            while place < len(keys) - 1 and keys[place] in _ARTICLES:
+                place += 1
+            end = place + 1
+            while end < len(keys) and _read(keys, end, today)[1] in ("rest", "about"):
+                end += 1
+            found["search"], place = phrase(words[place:end]), end
+            continue
+        if name in ("status", "priority", "search") and name not in found:
+            found[name] = value
+        elif name != "nothing" or words[place].quoted:
+            rest += range(place, place + step)
+        place += step
+    return Filter(**found), phrase([words[i] for i in rest])
+
+
+def _read(keys: Keys, place: int, today: date) -> tuple[int, str, str]:
+    if (period := period_at(keys, place, today)) is not None:
+        return period[0], "search", period[1]
+    if (status := _STATUS.at(keys, place)) is not None:
+        return status[0], "status", status[1]
+    if (priority := _PRIORITY.at(keys, place)) is not None:
+        return priority[0], "priority", priority[1]
+    if (about := _ABOUT.at(keys, place)) is not None:
+        after = place + about[0]
+        if _STATUS.at(keys, after) or _PRIORITY.at(keys, after):
+            return about[0], "nothing", ""
+        filling = all(key in _NOTHING for key in keys[place + 1 : place + 9])
+        if keys[place] not in ("for", "with") or not (filling or keys[place + 1] in _NOUN_WORDS):
+            return about[0], "about", ""
+    return 1, "nothing" if keys[place] in _NOTHING else "rest", ""
+
+
+def asked_for(
+    words: Words, head: VerbPhrase | None, today: date, *, question: bool
+) -> Wishes | None:
+    """Return a list request if the words ask to see tasks; None otherwise."""
+    keys = keys_of(words)
+    verb = head.first if head is not None else ""
+    wanted, rest = filter_of(words[head.words if head is not None else 0 :], today)
+    due = (wanted.search or "").startswith(("due:", "overdue"))
+    about_tasks = not _NOUNS.isdisjoint(keys)
+    asks = verb in _ASKING or question
+    stateful = wanted.status is not None or "due" in keys
+    if rest and stateful and verb in ("is", "are", "when", "whens", "did", "do") and len(keys) < 12:
+        return [Show(Filter("all", search=rest))]
+    if rest:
+        narrowed = (verb in _SURE and not wanted.empty) or (asks and due)
+        if not about_tasks and not narrowed:
+            return [Show(Filter(search=rest))] if verb in _SURE and len(rest) < 60 else None
+        if not about_tasks and verb in _ASKING:
+            return None
+        if wanted.search is None and (head is not None or question):
+            wanted = Filter(wanted.status, wanted.priority, rest)
+        elif head is None:
+            return None
+    elif (
+        wanted.empty
+        and not about_tasks
+        and verb not in _SURE
+        and (verb not in _BROAD or len(keys) < 2)
+    ):
+        return None
+    if head is None and not (about_tasks or question or due or wanted.status):
+        return None
+    if wanted.status is None and due and asks and wanted.search != "overdue":
+        wanted = Filter("open", wanted.priority, wanted.search)
+    return [_shown(wanted)]
+
+
+def _shown(wanted: Filter) -> Show:
+    return Show(Filter(wanted.status or "all", wanted.priority, wanted.search))
+
+
+def looked_for(words: Words, today: date) -> Wishes:
+    """Parse the words after "find", "search for"."""
+    wanted, other = filter_of(words, today)
+    if not wanted.empty and (not other or not words):
+        return [_shown(wanted)]
+    text = phrase(without_end(without_start(words, _BEFORE_TEXT), _TRAILING))
+    return [Show(Filter("all", None, text)) if text else Missing("what to look for", "title")]
+
+
+# ---------------------------------------------------------------- references
 
 _BEFORE = Phrases.plain(
     "the|my|our|this|that|these|those|a|an task|tasks|todo|todos|to-do|item|items|reminder|entry|one|ones "
@@ -36,15 +186,16 @@ _IT = Phrases(
     {
         "it|that|this|thing / the|that|this same|last|previous|latest|newest|recent? task|one|item|todo|reminder": "it",
         "both": "both",
-        "them|those|these / all of them|those|these / them all": "them",
+        "them|those|these": "them",
+        "all of them|those|these / them all": "all",
     }
 )
 _ORDINALS = numbered(
     "first,1st second,2nd third,3rd fourth,4th fifth,5th sixth,6th seventh,7th eighth,8th "
     "ninth,9th tenth,10th",
     1,
-)
-_NUMBER_WORDS = numbered("one two three four five six seven eight nine ten", 1)
+) | {"last": -1, "bottom": -1}
+_NUMBERS = numbered("one two three four five six seven eight nine ten", 1)
 _HASH = re.compile(r"#?(\d{1,4})(?:st|nd|rd|th)?\.?")
 _COUNTERS = known("number no nr num task item option # tasks numbers items todo entry")
 _FILLING = known("the and & in on list my of ones also or")
@@ -52,12 +203,13 @@ _ALL = Phrases.plain("all|every|everything|each|entire / my|the? list|tasks|todo
 _PLURALS = known("tasks todos items to-dos")
 _EXCEPT = known("except but besides excluding unless without apart")
 _VAGUE = known("something anything one some stuff a task tasks things to")
+_JOINS = known("and & plus also or")
 TASK = Missing("which task you mean", "task")
 _EXACTLY = Missing("which tasks you mean exactly", "task")
 
 
-def target_of(words: Words, talk: Dialogue) -> Target | tuple[Named, ...] | Missing:
-    """Return one target, or several named ones; Missing if the reference is ambiguous."""
+def target_of(words: Words, talk: Dialogue) -> list[Target] | Missing:
+    """Return a filter, or named tasks; Missing if the reference is ambiguous."""
     if _IT.whole(keys_of(words)) is None and (every := _every(words, talk)) is not None:
         return every
     words = _bared(words)
@@ -65,100 +217,63 @@ def target_of(words: Words, talk: Dialogue) -> Target | tuple[Named, ...] | Miss
     if (it := _IT.whole(keys)) is not None:
         if talk.fresh == "list" and len(talk.listed) > 1 and "last" in keys:
             return _numbered([-1], talk)
-        referred = _referred(it, talk)
-        return Every(Filter("all")) if isinstance(referred, Missing) and "all" in keys else referred
+        return _referred(it, talk)
     if (numbers := _numbers(words)) is not None:
         return _numbered(numbers, talk)
-    words = _without_article(words)
+    words = without_start(words, _BEFORE)
     if not words or (len(words) == 1 and words[0].key in _VAGUE):
         return TASK
-    return Named(phrase(words), parts_of(words))
+    pieces = pieces_of(words[words[0].key == "both" :], _JOINS)
+    parts = [phrase(without_start(_bared(piece), _BEFORE)) for piece in pieces]
+    return [Named(phrase(words), tuple(parts) if 1 < len(parts) <= 10 else ())]
 
 
-def parts_of(words: Words) -> tuple[str, ...]:
-    """Return the separate tasks that "milk, bread and the report" may denote; empty if it can only
-    be one task.
-    """
-    pieces: list[list[Token]] = [[]]
-    for word in words[words[0].key == "both" :]:
-        if word.key in ("and", "&", "plus", "also", "or"):
-            pieces.append([])
-            continue
-        pieces[-1].append(word)
-        if word.stop in (",", "\n"):
-            pieces.append([])
-    named = [phrase(bare) for piece in pieces if (bare := _without_article(_bared(piece)))]
-    return tuple(named) if 1 < len(named) <= 10 else ()
+def _bared(words: Words) -> Words:
+    return words if _IT.whole(keys_of(words)) is not None else without_end(words, _AFTER)
 
 
-def _bared(words: Words) -> list[Token]:
-    kept = list(words)
-    while len(kept) > 1 and (found := _AFTER.ending(keys_of(kept[-8:]))) is not None:
-        ordinal = kept[-1].key in ("one", "task") and len(kept) <= 3 and kept[-2].key in _ORDINALS
-        if found[0] >= len(kept) or ordinal or _IT.whole(keys_of(kept)) is not None:
-            break
-        del kept[-found[0] :]
-    return kept
-
-
-def _without_article(words: Words) -> list[Token]:
-    kept = list(words)
-    for _ in range(3):
-        found = _BEFORE.at(keys_of(kept[:12]))
-        if found is None or found[0] >= len(kept):
-            break
-        del kept[: found[0]]
-    return kept
-
-
-def _referred(it: str, talk: Dialogue) -> Named | tuple[Named, ...] | Missing:
+def _referred(it: str, talk: Dialogue) -> list[Target] | Missing:
     if it == "it":
-        return Named(talk.last) if talk.last else TASK
+        return [Named(talk.last)] if talk.last else TASK
     trail = talk.trail[-2:] if it == "both" else talk.trail
     listed = talk.listed if talk.fresh == "list" else ()
     known_titles = (talk.options, talk.recent, trail, listed)
     titles = next((titles for titles in known_titles if len(titles) > 1), ())
-    return tuple(Named(title) for title in titles) if titles else TASK
+    named = [Named(title) for title in titles]
+    return [*named] or ([Filter("all")] if it == "all" else TASK)
 
 
 def _numbers(words: Words) -> list[int] | None:
-    """Return the numbers if the words contain nothing else: "number 3", "the second one", "1 and
-    4", "the first two", "the last one".
-    """
-    if any(word.quoted for word in words):
-        return None
+    """Return the numbers if there is nothing else: "number 3", "the last one", "the first two"."""
     keys = [key for word in words for key in word.key.split(",")]
     span = [key for key in keys if key not in _FILLING]
-    count = number_at(span, 1) if span[:1] in (["first"], ["last"], ["top"]) else None
-    if count is not None and span[2:] in ([], ["tasks"], ["items"], ["task"]):
-        last = [-1] if count[1] == 1 else None
-        return list(range(1, count[1] + 1))[:10] if span[0] != "last" else last
-    marked = bool(span) and (span[0] in _COUNTERS or len(span) > 1 or span[0].startswith("#"))
+    if span[:1] == ["first"] and span[1:2] and span[1] in _NUMBERS:
+        return list(range(1, _NUMBERS[span[1]] + 1)) if len(span) == 2 else None
+    marked = bool(span) and (span[0] in _COUNTERS or len(span) > 1)
     numbers: list[int] = []
     for i, key in enumerate(span):
-        if key in _ORDINALS or key in ("last", "bottom"):
-            numbers.append(_ORDINALS.get(key, -1))
+        one = key == "one" and i > 0 and span[i - 1] not in _COUNTERS  # "the second one"
+        if key in _ORDINALS:
+            numbers.append(_ORDINALS[key])
         elif (digits := _HASH.fullmatch(key)) is not None:
             numbers.append(int(digits[1]))
-        elif (
-            key in _NUMBER_WORDS and marked and (key != "one" or not i or span[i - 1] in _COUNTERS)
-        ):
-            numbers.append(_NUMBER_WORDS[key])
-        elif key not in _COUNTERS and key not in ("one", "above"):
+        elif key in _NUMBERS and marked and not one:
+            numbers.append(_NUMBERS[key])
+        elif key not in _COUNTERS and not one:
             return None
     return numbers[:10] or None
 
 
-def _numbered(numbers: Sequence[int], talk: Dialogue) -> Named | tuple[Named, ...] | Missing:
+def _numbered(numbers: Sequence[int], talk: Dialogue) -> list[Target] | Missing:
     titles = [talk.numbered(number) for number in numbers]
-    found = tuple(Named(title) for title in dict.fromkeys(titles) if title is not None)
+    found: list[Target] = [Named(title) for title in dict.fromkeys(titles) if title is not None]
     if not found or len(found) < len(set(numbers)):
         listed = ": there is no such number in the list" if talk.options or talk.listed else ""
         return Missing(f"which task you mean{listed}", "task")
-    return found if len(found) > 1 else next(iter(found))
+    return found
 
 
-def _every(words: Words, talk: Dialogue) -> Every | Missing | None:
+def _every(words: Words, talk: Dialogue) -> list[Target] | Missing | None:
     """Parse "all open tasks", "everything due today", "my overdue tasks"."""
     keys = keys_of(words)
     starts = _ALL.at(keys)
@@ -167,14 +282,14 @@ def _every(words: Words, talk: Dialogue) -> Every | Missing | None:
     if any(key in _EXCEPT for key in keys):
         return _EXACTLY
     counted = [i for i, key in enumerate(keys[:3]) if key.isdecimal()]
-    filtered = filter_of([word for i, word in enumerate(words) if i not in counted], talk.today)
-    wanted = filtered.filter
+    kept = [word for i, word in enumerate(words) if i not in counted]
+    wanted, rest = filter_of(kept, talk.today)
     if "due" in keys and wanted.search is None:
         return _EXACTLY
-    if filtered.rest:
+    if rest:
         if starts is None or (keys[0] in ("my", "the") and wanted.empty):
             return None
         if wanted.search is not None:
             return _EXACTLY
-        wanted = Filter(wanted.status, wanted.priority, filtered.rest)
-    return TASK if starts is None and (wanted.empty or counted) else Every(wanted)
+        wanted = Filter(wanted.status, wanted.priority, rest)
+    return TASK if starts is None and (wanted.empty or counted) else [wanted]

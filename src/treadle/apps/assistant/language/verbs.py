@@ -1,23 +1,24 @@
-"""Words that begin commands, as data: the kind of command, and whether it is unambiguous in the
-middle of a sentence.
+"""Words that begin commands, as data, and the splitting of a message into commands.
 
-The following words are parsed in adding.py, listing.py and grammar.py. Entry points: `head_at`,
-`opened`.
+The following words are parsed in adding.py, targets.py and grammar.py. A task's text often contains
+command words too ("remind me to call mum and cancel the gym"): within an added task, only an
+unambiguous command starts a new one. Entry points: `head_at`, `opened`, `clauses_of`.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
-from treadle.apps.assistant.language.wording import Keys, Phrases, known, near
-from treadle.apps.assistant.stems import IRREGULAR, stem
+from treadle.apps.assistant.language.wording import Keys, Phrases, Words, keys_of, known, near
+from treadle.apps.assistant.stems import is_past
 
 Kind: TypeAlias = Literal["add", "remind", "show", "search", "complete", "delete", "update", "undo"]
 
 _TASK = "task|todo|to-do|reminder|item"
 _SURELY = "also|still|just|finally|really|definitely|probably|only?"
 _SURE: dict[str, Kind] = {
-    "set|make|create|schedule an alarm|alert|notification / add|create|insert|append / "
+    "set|make|create|schedule an alarm|alert|notification / add|create|insert|append|+ / "
     f"new {_TASK} / {_TASK}: / put|stick|throw|pop|get|chuck|shove|slap|bung|place|include / "
     "make|set|start|write|record|log|save|enter|schedule|open|give|put me? a|an|another new? "
     f"{_TASK} / note|jot|write down": "add",
@@ -33,7 +34,7 @@ _SURE: dict[str, Kind] = {
     "complete / check|tick|cross|strike off|out": "complete",
     "mark|tick|flag|describe / rename|retitle|reword|reschedule|postpone|prioritize|prioritise|deprioritize|deprioritise / "
     "set|change|raise|lower|bump|update|edit|modify|adjust|increase|decrease|reduce|push|delay|defer|extend": "update",
-    "undo|revert": "undo",
+    "undo|revert|undelete|recover|restore|reverse / take|bring|put|roll|go it|that|this|everything? back": "undo",
     "find|search / look for|up": "search",
 }
 _UNSURE: dict[str, Kind] = {
@@ -45,19 +46,44 @@ _UNSURE: dict[str, Kind] = {
     "correct|move|make|call|give|put|shift|turn|reset|replace|swap": "update",
     "schedule|track|log|record|enter|include|save|capture|register|new": "add",
     "see|view|give|get|read|print|tell|what|whats|which|whatre|do|is|are|am|any|anything|something|how|open|let|whens|when|have|does": "show",
+    "todo|to-do|task list|lists": "show",
     "locate|where|wheres|search|filter": "search",
-    "take|bring|put|roll|go|restore|undelete|recover|reverse": "undo",
 }
-_TABLE: dict[str, tuple[Kind, bool]] = {
-    **{k: (v, True) for k, v in _SURE.items()},
-    **{k: (v, False) for k, v in _UNSURE.items()},
-}
-_HEADS = Phrases(_TABLE)
-_MENDED = (
-    *("delete", "remove", "erase", "complete", "finish", "mark", "rename", "change", "update"),
-    *("create", "show", "list", "display", "search", "remind", "postpone", "reschedule", "find"),
-    *("prioritize", "cancel", "clear", "check", "undo", "revert", "discard", "schedule", "what"),
-    *("whats", "move"),
+_HEADS = Phrases[tuple[Kind, bool]](
+    {words: (kind, table is _SURE) for table in (_SURE, _UNSURE) for words, kind in table.items()}
+)
+_MENDED = tuple(
+    [
+        "delete",
+        "remove",
+        "erase",
+        "complete",
+        "finish",
+        "mark",
+        "rename",
+        "change",
+        "update",
+        "create",
+        "show",
+        "list",
+        "display",
+        "search",
+        "remind",
+        "postpone",
+        "reschedule",
+        "find",
+        "prioritize",
+        "cancel",
+        "clear",
+        "check",
+        "undo",
+        "revert",
+        "discard",
+        "schedule",
+        "what",
+        "whats",
+        "move",
+    ]
 )
 _TYPED = {
     "ad": "add", "adde": "add", "addd": "add", "adda": "add", "dad": "add", "aad": "add", "asd": "add", "dd": "add", "udno": "undo",
@@ -65,14 +91,13 @@ _TYPED = {
     "udpate": "update", "mrak": "mark", "wat": "what", "wut": "what", "wot": "what", "waht": "what", "hwat": "what", "wats": "whats",
 }  # fmt: skip
 _OTHER = known(
-    "compete mask made make last lost lift line fine mind bind kind stove prove love move care caste chance charge hello hallo hey clean clever "
-    "black park lark dark rename market marc march marks shop short shot slow snow shoe than that then there wait want whit like live chew chick "
-    "cheek cheap feel fill film fish fire research fetch watch catch match deletes lists shows finds checked cheque clears mile mover moved moves "
-    "reminder reminders creates created"
+    "chance charge checked cheek chick clears compete created creates deletes finds fine fund last lift lists lost marc marks mask moved mover "
+    "moves shoe shop shot shows slow snow whit"
 )
+"""Words that are no misspelt verbs."""
 _PLEASE = "please|pls|plz|just|kindly"
 _POLITE = Phrases.plain(
-    f"{_PLEASE}|ok|okay|hey|hi|hello|so|well|um|uh|hmm|oh|alright|right|yo|actually|now|then|also|and|plus|btw|anyway|again|next|first|finally|but|yes|yeah|sure|great|cool|thanks|sorry|oops|wait|hold|on? / "
+    f"{_PLEASE}|-|*|•|>|ok|okay|hey|hi|hello|so|well|um|uh|hmm|oh|alright|right|yo|actually|now|then|also|and|plus|btw|anyway|again|next|first|finally|but|yes|yeah|sure|great|cool|thanks|sorry|oops|wait|hold|on? / "
     f"can|cn|cud|wud|culd|coud|could|would|will you|u|ya also|now? {_PLEASE}? / can|could|may i|we also? {_PLEASE}? / "
     "i want|need|would|d like? you to / id like|love you? to / i want|wanna|like to? / "
     "i think|guess|believe|suppose|reckon / i forgot|forget|neglected to / "
@@ -115,9 +140,7 @@ def head_at(keys: Keys, place: int) -> VerbPhrase | None:
 
 
 def opened(keys: Keys, place: int = 0) -> int:
-    """Return the place of the command after courtesies and connectors; `place` itself if there are
-    none.
-    """
+    """Return the place of the command after courtesies and connectors, if there are any."""
     for _ in range(_COURTESIES):
         found = _POLITE.at(keys, place)
         if found is None or keys[place] in ("dont", "do"):
@@ -156,11 +179,93 @@ ACTIONS = known(
 """Verbs with which tasks begin."""
 
 
-def base_of(past: str) -> str:
-    """Return the base of a past form: "walk" for "walked", "pay" for "paid"."""
-    if past in IRREGULAR:
-        return IRREGULAR[past]
-    bare = past.removesuffix("ed")
-    bases = (bare, f"{bare}e", bare[:-1], f"{bare[:-1]}y")
-    known_base = next((base for base in bases if base in ACTIONS), None)
-    return known_base or (bare if bare != past and stem(bare) == stem(past) else past)
+# ---------------------------------------------------------------- commands of a message
+
+_JOINS = known("and then also but plus & afterwards so")
+_STRONG_JOINS = known("then also plus afterwards")
+_REFERENCES = known("it that them this")
+_ABOUT_TASKS = _REFERENCES | known('task tasks todo todos list item items number one reminder "')
+_LIST_WORDS = known(
+    "me my all the tasks todos list everything open completed done overdue what is due"
+)
+_STRONG_IN_TITLES = known("delete remove mark rename undo complete")
+_PUTTING = known("put stick throw pop get have need")
+_DONE = known("done complete completed finished")
+_TELLERS = known("i ive we weve just already have had finally also")
+_NO_REPORTS = known("put set read cut done did")
+CLAUSES_MOST = 40
+"""Maximum parsed clauses; a message can have at most ten effects."""
+
+
+def clauses_of(words: Words) -> list[Words]:
+    clauses: list[Words] = []
+    keys = keys_of(words)
+    start, head = 0, head_at(keys, opened(keys))
+    for place in range(1, len(words)):
+        begins = _begins(words, keys, start, place, head) if place > start else None
+        if begins is not None and len(clauses) < CLAUSES_MOST:
+            clauses.append(words[start:place])
+            start, head = begins, head_at(keys, opened(keys, begins))
+    return [*clauses, words[start:]] if start < len(words) else clauses
+
+
+def _begins(
+    words: Words, keys: Keys, start: int, place: int, head: VerbPhrase | None
+) -> int | None:
+    """Return the start of the next command if one begins at `place`, without its conjunction."""
+    last = words[place - 1]
+    lists = place == 1 or words[place - 2].stop in ("\n", ":")  # "1. book flights"
+    stop = "" if lists and last.stop == "." and last.key.isdigit() else last.stop
+    adding = head is not None and head.kind in ("add", "remind")
+    if stop in (".", "?") or (stop == "\n" and not adding):
+        return place
+    joined = keys[place] in _JOINS
+    if stop not in (",", "\n") and not joined:
+        return None
+    at = opened(keys, place + joined)
+    verb = next((key for key in keys[start : start + 5] if key not in _TELLERS), "")
+    if (
+        not adding
+        and is_past(verb)
+        and verb not in _NO_REPORTS
+        and at < len(keys)
+        and is_past(keys[at])
+    ):
+        return at  # "I called mum and paid the rent"
+    following = head_at(keys, at)
+    if following is None:
+        return None
+    if not adding:
+        sure = following.sure or following.kind in ("complete", "delete", "show")
+        return at if sure or any(key in _REFERENCES for key in keys[at + 1 : at + 2]) else None
+    title = opened(keys, start) + (head.words if head else 0)
+    to_do = (head is not None and head.kind == "remind") or any(
+        (one == "to" and other not in ("my", "the", "our", "list", "todo"))
+        or (one in ACTIONS and other == "and")
+        for one, other in pairwise(keys[title : title + 6])
+    )
+    strong = any(key in _STRONG_JOINS for key in keys[place:at])
+    return at if _within_title(keys[at : at + 25], following, to_do=to_do, strong=strong) else None
+
+
+def _within_title(keys: Keys, following: VerbPhrase, *, to_do: bool, strong: bool) -> bool:
+    """Return True if a command begins within an added task. `to_do`: the task is an action.
+    `strong`: a word such as "then" leads to the command.
+    """
+    ahead = keys[1:8]
+    about = any(key in _ABOUT_TASKS or key.startswith("#") for key in ahead)
+    match following.kind:
+        case "add" | "remind":
+            put = following.first in _PUTTING
+            return following.sure and (not put or any(key in ("list", "todo") for key in ahead))
+        case "show":
+            listed = any(key in _LIST_WORDS for key in ahead[:2])
+            return listed and (following.sure or keys[0] in ("what", "whats"))
+        case "undo":
+            return following.first in ("undo", "revert") and strong
+        case _ if following.first == "mark":
+            return about or any(key in _DONE for key in keys[1:])
+        case _:
+            certain = following.sure or following.kind in ("complete", "delete")
+            named = (about or strong) and (certain or about)
+            return named or (following.first in _STRONG_IN_TITLES and not to_do)

@@ -34,11 +34,6 @@ def numbered(words: str, start: int = 0) -> dict[str, int]:
     return {word: number for number, group in groups for word in group.split(",")}
 
 
-def pattern_of(text: str) -> Pattern:
-    parts = [(part.removesuffix("?"), part.endswith("?")) for part in text.split()]
-    return tuple((frozenset(words.split("|")), optional) for words, optional in parts)
-
-
 class Phrases(Generic[T]):
     """Table of patterns with their meanings. Of matches with equal length, the first one counts."""
 
@@ -72,6 +67,11 @@ class Phrases(Generic[T]):
         return key in self._from
 
 
+def pattern_of(text: str) -> Pattern:
+    parts = [(part.removesuffix("?"), part.endswith("?")) for part in text.split()]
+    return tuple((frozenset(words.split("|")), optional) for words, optional in parts)
+
+
 def _file(table: dict[str, list[Row[T]]], pattern: Pattern, value: T) -> None:
     """File a pattern under each word with which it may begin."""
     required = next((i for i, (_, optional) in enumerate(pattern) if not optional), len(pattern))
@@ -102,18 +102,18 @@ def _lengths(pattern: Pattern, keys: Keys, place: int, step: int) -> set[int]:
 
 @lru_cache(maxsize=4096)
 def near(word: str, words: tuple[str, ...]) -> str | None:
-    """Return the word of the list that is closest to `word`; None if none is close, or several are
-    equally close. From seven letters two errors are accepted; three letters may only be swapped.
+    """Return the word of the list that is closest to `word`; None if none is close, or several are.
+
+    From seven letters two errors are accepted; three letters may only be swapped.
     """
     if not 3 <= len(word) <= 16 or not word.isalpha():
         return None
     most = 2 if len(word) >= 7 else 1
-    # The first letter is rarely wrong.
-    likely = [other for other in words if word[0] == other[0] or word[:2] == other[1::-1]]
     away = {
         other: distance(word, other, most)
-        for other in likely
-        if len(word) > 3 or sorted(word) == sorted(other)
+        for other in words
+        if (word[0] == other[0] or word[:2] == other[1::-1])  # the first letter is rarely wrong
+        and (len(word) > 3 or sorted(word) == sorted(other))
     }
     closest = [other for other, count in away.items() if count == min(away.values()) <= most]
     return closest[0] if len(closest) == 1 else None
@@ -136,17 +136,30 @@ _TOKEN = re.compile(
     rf"(?:[(\[{{]*(?P<quote>{_QUOTE})(?P<after>[{re.escape(_TRAILING)}]*)"
     r"|(?P<run>\S(?:(?<![:,(=])\S|(?<=[:,(=])[^\s\"“„«\u2018'`])*))(?P<gap>\s*)"
 )
-_JOINED = re.compile(r"[^,;]+[,;]?|[,;]")
-_COLON = re.compile(
-    r"(?i)(?:todo|to-do|tasks?|add|new|reminder|notes?|description|due|priority|title):(?=[^\s:/])"
-)
+_PIECES = re.compile(r"\S*\d\S*|[^,]+,?|,")
+"""Parts of "milk,eggs,bread", but not of "1,000"."""
 _ARROWS = known("-> => --> → ⇒ ➜")
 _SHORT = known("dr mr mrs ms st vs eg ie jan feb mar apr jun jul aug sep sept oct nov dec prof no")
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
-_MENDED = (
-    *("tomorrow", "wednesday", "thursday", "saturday", "tuesday", "monday", "friday", "sunday"),
-    *("today", "yesterday", "tonight", "priority", "deadline", "description"),
-    *("completed", "finished"),
+_MENDED = tuple(
+    [
+        "tomorrow",
+        "wednesday",
+        "thursday",
+        "saturday",
+        "tuesday",
+        "monday",
+        "friday",
+        "sunday",
+        "today",
+        "yesterday",
+        "tonight",
+        "priority",
+        "deadline",
+        "description",
+        "completed",
+        "finished",
+    ]
 )
 _TYPED = {
     "dne": "done", "doen": "done", "compelte": "complete", "complet": "complete", "prioirty": "priority",
@@ -201,7 +214,8 @@ def words_of(text: str) -> list[Token]:
                 words.append(Token(inner, QUOTED, *found.span("quote"), len(words), text))
             _stop(words, found["after"])
         else:
-            _add_run(text, *found.span("run"), words)
+            for piece in _PIECES.finditer(text, *found.span("run")):
+                _add_word(text, *piece.span(), words)
         if words and "\n" in found["gap"] and words[-1].stop != "?":
             words[-1] = words[-1]._replace(stop="\n")
     return words
@@ -211,17 +225,6 @@ def _stop(words: list[Token], marks: str) -> None:
     for mark in marks:
         if words and words[-1].stop != "?" and mark in _STOPS:
             words[-1] = words[-1]._replace(stop=_STOPS[mark])
-
-
-def _add_run(text: str, start: int, end: int, words: list[Token]) -> None:
-    if (colon := _COLON.match(text, start, end)) is not None:
-        _add_word(text, start, colon.end(), words)
-        start = colon.end()
-    run = text[start:end]
-    is_list = "," in run[:-1] and not any(c.isdigit() for c in run)
-    pieces = [found.span() for found in _JOINED.finditer(run)] if is_list else [(0, len(run))]
-    for first, last in pieces:
-        _add_word(text, start + first, start + last, words)
 
 
 def _add_word(text: str, start: int, end: int, words: list[Token]) -> None:
@@ -241,9 +244,7 @@ def _add_word(text: str, start: int, end: int, words: list[Token]) -> None:
 
 
 def phrase(words: Words) -> str:
-    """Return the words as they were written: a single quoted text without its quotes, spaces
-    collapsed.
-    """
+    """Return the words as written, with single spaces; a single quoted text without its quotes."""
     if len(words) == 1 and words[0].quoted:
         return words[0].text
     pieces: list[str] = []
@@ -266,3 +267,35 @@ def _with_brackets(text: str, start: int, end: int) -> tuple[int, int]:
             break
         end += 1
     return start, end
+
+
+# ---------------------------------------------------------------- parts of a clause
+
+
+def without_start(words: Words, table: Phrases[T]) -> list[Token]:
+    """Return the words without phrases of the table at the start, but not none."""
+    kept = list(words)
+    while (found := table.at(keys_of(kept[:12]))) is not None and found[0] < len(kept):
+        del kept[: found[0]]
+    return kept
+
+
+def without_end(words: Words, table: Phrases[T]) -> list[Token]:
+    """Return the words without phrases of the table at the end, but not none."""
+    kept = list(words)
+    while (found := table.ending(keys_of(kept[-9:]))) is not None and found[0] < len(kept):
+        del kept[-found[0] :]
+    return kept
+
+
+def pieces_of(words: Words, joins: frozenset[str], stops: str = ",\n") -> list[list[Token]]:
+    """Split the words at stops and conjunctions."""
+    pieces: list[list[Token]] = [[]]
+    for word in words:
+        if word.key in joins:
+            pieces.append([])
+            continue
+        pieces[-1].append(word)
+        if word.stop and word.stop in stops:
+            pieces.append([])
+    return [piece for piece in pieces if piece]
