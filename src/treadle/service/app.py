@@ -55,17 +55,14 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     app.state.document = cache(lambda: json.dumps(document_of(app)).encode())
     app.add_middleware(Border, service=service)
-    for router in (
-        auth.router,
-        health.router,
-        chat.router,
-        conversations.router,
-        runs.router,
-        *application.routers,
-        openai_api.router,
-        *([] if application.page is None else [page_router(application.page)]),
-    ):
+    for own in (auth, health, chat, conversations, runs):
+        # not include_router, which builds each route a second time, in 10 ms altogether
+        app.router.routes.extend(own.router.routes)
+    for router in application.routers:
         app.include_router(router)
+    app.router.routes.extend(openai_api.router.routes)
+    if application.page is not None:
+        app.include_router(page_router(application.page))
     if application.mcp is not None:
         app.router.routes.append(Route("/mcp", McpEndpoint(service)))
     return app
