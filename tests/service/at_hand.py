@@ -16,7 +16,7 @@ import msgspec
 from fastapi import FastAPI
 from sqlmodel import update
 
-from tests.service.chatting import KEY, ObedientModel, config_of
+from tests.service.chatting import KEY, ObedientModel, config_of, passwords_for_tests
 from tests.service.database.ready import ready_url
 from treadle.apps.assistant.application import task_application
 from treadle.journal import open_journal
@@ -79,22 +79,26 @@ async def opened(
     key: bytes = KEY,
     database: str | None = None,
     application: Application | None = None,
+    costly_passwords: bool = False,
     **settings: Any,
 ) -> AsyncGenerator[AtHand]:
-    """`settings`: of `service:`. `database`: its URL, where it is not one of SQLite in the folder."""
+    """`settings`: of `service:`. `database`: its URL, where it is not one of SQLite in the folder.
+    `costly_passwords`: hash them as the product does, 30 ms each.
+    """
     config = config_of(**(limits or {}))
     config = msgspec.structs.replace(
         config, service=msgspec.structs.replace(config.service, **settings)
     )
     runtime = Runtime(config=config, journal=open_journal(f"sqlite:///{folder}/journal.db"))
-    service = Service(
-        config,
-        Database.open(database or ready_url(folder / "service.db")),
-        runtime,
-        key=key,
-        application=application or task_application(ObedientModel()),
-        on_loopback=on_loopback,
-    )
+    with passwords_for_tests(costly=costly_passwords):
+        service = Service(
+            config,
+            Database.open(database or ready_url(folder / "service.db")),
+            runtime,
+            key=key,
+            application=application or task_application(ObedientModel()),
+            on_loopback=on_loopback,
+        )
     app = create_app(service)
     transport = httpx2.ASGITransport(app=app)
     async with (

@@ -12,8 +12,8 @@ import re
 import socket
 import ssl
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -40,7 +40,7 @@ from treadle.models.model import (
     ToolCallStart,
 )
 from treadle.runtime.runtime import Runtime
-from treadle.service import resuming
+from treadle.service import passwords, resuming
 from treadle.service.app import create_app
 from treadle.service.application import Application
 from treadle.service.database.database import Database
@@ -247,6 +247,20 @@ def service_in(
     )
 
 
+@contextmanager
+def passwords_for_tests(*, costly: bool) -> Generator[None]:
+    """Let a service that is made meanwhile hash passwords with the least work that argon2 allows,
+    unless `costly`: in 0.1 ms instead of 30.
+    """
+    product = passwords.MEMORY_KIB, passwords.PASSES
+    if not costly:
+        passwords.MEMORY_KIB, passwords.PASSES = 8, 1
+    try:
+        yield
+    finally:
+        passwords.MEMORY_KIB, passwords.PASSES = product
+
+
 @asynccontextmanager
 async def serving(
     folder: Path,
@@ -254,11 +268,13 @@ async def serving(
     agents: Sequence[Agent[Any, Any]] = (),
     changed: Callable[[Service], None] | None = None,
     application: Application | None = None,
+    costly_passwords: bool = False,
     **limits: Any,
 ) -> AsyncGenerator[Served]:
     """On a port of the loopback, in this process."""
     model = ObedientModel()
-    service = service_in(folder, model, agents, application=application, **limits)
+    with passwords_for_tests(costly=costly_passwords):
+        service = service_in(folder, model, agents, application=application, **limits)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(
             uvicorn.Config(

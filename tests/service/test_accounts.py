@@ -249,12 +249,12 @@ async def test_a_password_is_kept_as_argon2id_and_anew_where_the_parameters_have
     def stored(session: Session) -> str:
         return session.exec(select(Account.password_hash)).one()
 
-    async with opened(tmp_path) as hand:
+    async with opened(tmp_path, costly_passwords=True) as hand:
         await hand.registered()
         before = await hand.service.database.run_unscoped(stored)
         assert before.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
     monkeypatch.setattr(passwords, "MEMORY_KIB", 20_000)
-    async with opened(tmp_path) as hand:
+    async with opened(tmp_path, costly_passwords=True) as hand:
         assert (await sign_in(hand, "ada")).status_code == 200
         assert (await hand.service.database.run_unscoped(stored)).startswith(
             "$argon2id$v=19$m=20000,t=2,p=1$"

@@ -78,7 +78,7 @@ async def test_guesses_from_many_addresses_at_once_lock_nobody_out(tmp_path: Pat
             statuses.update(answer.status_code for answer in await guesses(eve, 3))
 
     async with (
-        serving(tmp_path) as served,
+        serving(tmp_path, costly_passwords=True) as served,
         client(served) as ada,
         client(served, "127.0.0.250") as elsewhere,
     ):
@@ -113,7 +113,7 @@ async def test_attempts_that_are_under_way_count_already(
         statuses.update(answer.status_code for answer in await guesses(http, 1))
 
     async with (
-        serving(tmp_path) as served,
+        serving(tmp_path, costly_passwords=True) as served,
         client(served) as eve,
         anyio.create_task_group() as group,
     ):
