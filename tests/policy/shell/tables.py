@@ -16,9 +16,9 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, cast
@@ -33,6 +33,7 @@ from treadle.policy.permissions import Permissions
 from treadle.policy.policy import reach_of
 from treadle.policy.shell.judge import judge
 from treadle.policy.shell.options import Options
+from treadle.types import Mode
 
 HOME = "/home/ada"
 MODULES: dict[str, ModuleType] = {
@@ -47,11 +48,11 @@ class Case(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The case in a table's docstring, and what is decided about it."""
+    """A case in a table's docstring, and what is decided about it."""
 
     case: Case
-    mode: Any
-    verdict: str
+    mode: Mode
+    verdicts: tuple[str, ...]
     why: str
 
 
@@ -59,9 +60,9 @@ class Row(NamedTuple):
     """A row of a table, or an option in one."""
 
     label: str
-    words: tuple[str, ...]
+    words: tuple[str, ...] = ()
     """A line that needs the row has these words."""
-    without: AbstractContextManager[None]
+    without: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class Table(NamedTuple):
@@ -72,31 +73,40 @@ class Table(NamedTuple):
 
     @property
     def rows(self) -> dict[str, Any] | None:
-        return cast("dict[str, Any] | None", self.value if isinstance(self.value, dict) else None)
+        return cast("dict[str, Any]", self.value) if type(self.value) is dict else None
 
     @property
     def label(self) -> str:
         return f"{self.module}.{self.name}"
 
     @property
-    def mark(self) -> Mark | None:
-        found = _MARK.search(" ".join(self.docstring.split()))
-        if found is None:
-            return None
-        given: dict[str, list[str]] = {"allow": [], "ask": [], "deny": []}
-        for effect, rule in re.findall(r", (allow|ask|deny) `([^`]+)`", found["rules"]):
-            given[effect].append(rule)
-        rules = Rules.read(allow=given["allow"], ask=given["ask"], deny=given["deny"])
-        line = found["line"].replace("\\n", "\n")
-        return Mark(Case(line, rules), found["mode"] or "ask", found["verdict"], found["why"] or "")
+    def marks(self) -> list[str]:
+        """The cases in the docstring. `ROW` stands for each row."""
+        return _MARK.findall(" ".join(self.docstring.split()).partition("Needed by: ")[2])
 
 
-_MARK = re.compile(
-    r"Needed by: `(?P<line>[^`]+)` \((?P<verdict>allow|contained|ask|deny)"
-    r"(?: in mode (?P<mode>plan|accept-edits|full))?"
-    r"(?P<rules>(?:, (?:allow|ask|deny) `[^`]+`)*)"
-    r"(?:, \"(?P<why>[^\"]+)\")?\)"
+_RULE = r"(?:, (?:allow|ask|deny) `[^`]+`)"
+_MARK = re.compile(rf"`[^`]+` \([^()`]+{_RULE}*(?:, \"[^\"]+\")?\)")
+_PARTS = re.compile(
+    r"`(?P<line>[^`]+)` \((?P<verdicts>[a-z ]+?)(?: in mode (?P<mode>[a-z-]+))?"
+    rf"(?P<rules>{_RULE}*)(?:, \"(?P<why>[^\"]+)\")?\)"
 )
+
+
+def read(mark: str, row: str = "") -> Mark:
+    """Read a mark, such as "`rm -r /ROW` (deny in mode full)", for a row."""
+    found = _PARTS.fullmatch(mark)
+    assert found is not None, mark
+
+    def filled(text: str) -> str:
+        return text.replace("ROW", row).replace("\\n", "\n")
+
+    given: dict[str, list[str]] = {"allow": [], "ask": [], "deny": []}
+    for effect, rule in re.findall(r", (allow|ask|deny) `([^`]+)`", found["rules"]):
+        given[effect].append(filled(rule))
+    case = Case(filled(found["line"]), Rules.read(**given))
+    verdicts = tuple(found["verdicts"].split(" or "))
+    return Mark(case, cast("Mode", found["mode"] or "ask"), verdicts, filled(found["why"] or ""))
 
 
 @cache
@@ -205,19 +215,22 @@ def _without_row(rows: dict[str, Any], key: str) -> Generator[None]:
         _restored(rows, before)
 
 
-def rows_of(table: Table) -> Iterator[Row]:
+def rows_of(table: Table, *, options: bool = False) -> Iterator[Row]:
+    """Yield the rows of a table; with `options`, also the options in each."""
     if table.rows is not None:
         for key, value in list(table.rows.items()):
-            yield Row(key, (key,), _without_row(table.rows, key))
-            if isinstance(options := getattr(value, "options", None), Options):
-                yield from _rows_of_options(options, key)
+            yield Row(key, (key,), partial(_without_row, table.rows, key))
+            if options and isinstance(found := getattr(value, "options", None), Options):
+                yield from _rows_of_options(found, key)
     elif isinstance(table.value, Options):
         yield from _rows_of_options(table.value, "")
     else:
         rows = cast("tuple[Any, ...]", table.value)
         for row in rows:
             rest = type(rows)(each for each in rows if each != row)
-            yield Row(str(row), (row,) if isinstance(row, str) else (), _instead(rows, rest))
+            yield Row(
+                str(row), (row,) if isinstance(row, str) else (), partial(_instead, rows, rest)
+            )
 
 
 def _rows_of_options(options: Options, program: str) -> Iterator[Row]:
@@ -226,7 +239,7 @@ def _rows_of_options(options: Options, program: str) -> Iterator[Row]:
         for option in _options(value):
             rest = value.replace(option, "") if " " not in value else _but(value, option)
             words = (program, option.rstrip("=:"))
-            yield Row(f"{program} {option}", words, _set(options, field.name, rest))
+            yield Row(f"{program} {option}", words, partial(_set, options, field.name, rest))
 
 
 def _but(names: str, name: str) -> str:
@@ -252,7 +265,12 @@ def cases() -> list[Case]:
         *((text, Rules.read(deny=("git push",))) for text in test_hiding.PUSH),
         *((text, Rules.read(deny=("write(prod/**)",))) for text in test_hiding.WRITES),
         *((text, Rules.read(deny=("read(private/**)",))) for text in test_hiding.READS),
-        *(table.mark.case for table in tables() if table.mark is not None),
+        *(
+            read(mark, row.label).case
+            for table in tables()
+            for mark in table.marks
+            for row in (rows_of(table) if "ROW" in mark else [Row("")])
+        ),
         *(
             (case["input"], Rules.read(allow=case.get("rules", ()), deny=case.get("deny", ())))
             for case in corpus.cases("shell")
@@ -301,7 +319,15 @@ class Needs:
     def holds(self, mark: Mark) -> bool:
         found = self.decided(mark.case)
         verdict = dict(zip(MODES, found.verdicts, strict=False)).get(mark.mode)
-        return verdict == mark.verdict and any(mark.why in why for why in found.reasons or ("",))
+        return verdict in mark.verdicts and any(mark.why in why for why in found.reasons or ("",))
+
+    def needs(self, mark: Mark, without: Callable[[], AbstractContextManager[None]]) -> bool:
+        """Return True if the case is decided as the mark says, and in another way `without`
+        something.
+        """
+        before, holds = self.decided(mark.case), self.holds(mark)
+        with without():
+            return holds and self.decided(mark.case) != before
 
     def changed(
         self, those: Iterable[tuple[Case, Decided]], is_other: Callable[[Decided, Decided], bool]
@@ -338,13 +364,13 @@ def main(arguments: list[str]) -> None:
                 print(f"{table.label}: {len(verdicts)} verdicts, {len(reasons)} reasons: {shown}")
                 continue
             unneeded: dict[str, None] = {}
-            for row in rows_of(table):
+            for row in rows_of(table, options=True):
                 near = [
                     (case, before)
                     for line, case, before in bare
                     if all(word in line for word in row.words)
                 ]
-                with row.without:
+                with row.without():
                     needed = needs.changed(near, is_other)
                 if not needed:
                     unneeded[row.label] = None

@@ -478,6 +478,8 @@ find ~ -print0 | xargs -0 rm -rf
 printf '/usr\n' | xargs rm -rf
 mv -t /tmp ~
 prlimit rm -rf /usr
+strace -o x rm -rf /usr
+gosu u sh -c $'rm\t-rf\t/'
 rm -rf ~root
 rm -rf /var/lib
 f() { f & f & }; f
@@ -533,7 +535,7 @@ ln -s /tmp/x .git/hooks/pre-commit
 """.strip("\n")
 
 
-@pytest.mark.parametrize("text", NEVER.split("\n"))
+@pytest.mark.parametrize("text", [*NEVER.split("\n"), f"strace {'-e a ' * 30} rm -rf /"])
 def test_what_is_never_run_is_run_in_no_mode_and_by_no_rule(place: Path, text: str) -> None:
     program = text.split()[0].strip("$(:")
     allow = (program,) if program.isalpha() else ()

@@ -55,17 +55,8 @@ def _word(word: PlainWord, text: str, home: str) -> ShellWord:
     return ShellWord(word.value, word.is_exact, bool(word.wild), word.wild)
 
 
-_WORDS = frozenset(
-    {
-        "word",
-        "string",
-        "raw_string",
-        "concatenation",
-        "number",
-        "test_operator",
-        "simple_expansion",
-        "expansion",
-    }
+_WORDS = names(
+    "word string raw_string concatenation number test_operator simple_expansion expansion"
 )
 """Needed by: `ls` (allow)."""
 _PARTS = names(

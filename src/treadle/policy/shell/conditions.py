@@ -14,17 +14,17 @@ from treadle.policy.shell.options import names
 from treadle.policy.shell.words import ShellWord
 
 _OF_FILES = names("-e -f -d -s -r -w -x -L -h -b -c -p -S -g -u -k -O -G -N")
-"""Needed by: `[ -f a.txt ]` (allow)."""
+"""Needed by: `[ ROW a.txt ]` (allow)."""
 _OF_TEXTS = frozenset({"-z", "-n", "-t"})
-"""Needed by: `[[ -z a ]]` (contained)."""
+"""Needed by: `[[ ROW a ]]` (contained)."""
 _BETWEEN_TEXTS = frozenset({"=", "==", "!=", "<", ">", "=~"})
-"""Needed by: `[[ a == -x ]]` (contained)."""
+"""Needed by: `[[ a ROW -x ]]` (contained)."""
 _SAME_IN_BRACKETS = frozenset({"=", "==", "!="})
 """Needed by: `[ a = b ]` (allow)."""
 _BETWEEN_NUMBERS = names("-eq -ne -lt -le -gt -ge")
-"""Needed by: `[ 3 -gt 2 ]` (allow)."""
+"""Needed by: `[ 3 ROW 2 ]` (allow)."""
 _BETWEEN_FILES = names("-nt -ot -ef")
-"""Needed by: `[ a.txt -nt src/m.py ]` (allow)."""
+"""Needed by: `[ a.txt ROW src/m.py ]` (allow)."""
 _GLUE = frozenset({"!", "&&", "||", "(", ")", "-a", "-o"})
 """Needed by: `[[ -f a.txt && a == b ]]` (contained)."""
 _NUMBER = re.compile(r"[-+]?\d+")

@@ -13,78 +13,47 @@ from fnmatch import fnmatch
 
 from treadle.config.command_matching import program_of
 from treadle.policy.shell.find import read_find
+from treadle.policy.shell.options import names
 
-REMOVES = _REMOVES = frozenset({"rm", "unlink", "rmdir", "srm", "shred", "trash"})
-"""Needed by: `rm -rf /` (deny)."""
-_CHANGES_OWNERS = frozenset({"chmod", "chown", "chgrp", "chattr", "setfacl"})
-"""Needed by: `chown -R me /etc` (deny)."""
-_STOPS = frozenset({"shutdown", "reboot", "halt", "poweroff"})
-"""Needed by: `shutdown now` (deny)."""
+REMOVES = names("rm unlink rmdir srm shred trash")
+"""Needed by: `cd $x; ROW a` (deny)."""
+_CHANGES_OWNERS = names("chmod chown chgrp chattr setfacl")
+"""Needed by: `ROW -R x /` (deny)."""
+_STOPS = names("shutdown reboot halt poweroff")
+"""Needed by: `ROW` (deny)."""
 _DESTROYS = re.compile(r"mkfs(?:\.\w+)?|mke2fs|mkswap|wipefs|blkdiscard|sgdisk|killall5|cryptsetup")
 _DISK = re.compile(
     r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|dm-|md|loop|mem$|kmem$|port$)"
 )
-_SYSTEM = frozenset(
-    {
-        *(
-            "usr",
-            "etc",
-            "var",
-            "lib",
-            "lib32",
-            "lib64",
-            "bin",
-            "sbin",
-            "boot",
-            "dev",
-            "proc",
-            "sys",
-            "opt",
-            "root",
-            "home",
-            "srv",
-            "mnt",
-            "media",
-            "run",
-        ),
-        *("nix", "snap", "System", "Library", "Users", "Applications", "Volumes", "private"),
-    }
+_SYSTEM = names(
+    "usr etc var lib lib32 lib64 bin sbin boot dev proc sys opt root home srv mnt media run nix "
+    "snap System Library Users Applications Volumes private"
 )
-"""Needed by: `rm -rf /usr` (deny)."""
-_SYSTEM_PARENTS = frozenset(
-    {"usr", "etc", "home", "Users", "System", "boot", "lib", "var", "Library"}
-)
-"""System directories whose entries are all vital too. Needed by: `rm -rf /var/lib` (deny)."""
+"""Needed by: `rm -r /usr` (deny)."""
+_SYSTEM_PARENTS = names("usr etc home Users System boot lib var Library")
+"""System directories whose entries are all vital too. Needed by: `rm -r /ROW/x` (deny)."""
 _OFF = re.compile(
     r"(?:poweroff|reboot|halt|shutdown|kexec|emergency|rescue|suspend|hibernate)(?:\.target)?"
 )
 PROGRAMS = (
-    *_REMOVES,
-    *_CHANGES_OWNERS,
-    *_STOPS,
-    "dd",
-    "kill",
-    "init",
-    "telinit",
-    "systemctl",
-    "mv",
-    "find",
-    "tee",
-    "cp",
-    "mkfs",
-    "mke2fs",
-    "mkswap",
-    "wipefs",
-    "blkdiscard",
-    "killall5",
+    (REMOVES - {"rmdir", "unlink"})
+    | _CHANGES_OWNERS
+    | _STOPS
+    | names(
+        "dd kill pkill killall killall5 init telinit systemctl loginctl kexec mv find tee cp mkfs "
+        "mke2fs mkswap wipefs blkdiscard sgdisk cryptsetup badblocks parted sfdisk nvme hdparm"
+    )
 )
-"""Names to search for in a command line that cannot be parsed. Needed by: `X=/; rm -rf $X` (ask in
-mode full).
+"""Names to search for in a command line that cannot be parsed. Needed by: `a#; ROW -R x /` (deny),
+`a#; ROW` (deny), `a#; ROW x /dev/sda` (deny), `a#; ROW of=/dev/sda` (deny), `a#; ROW -9 -1` (deny),
+`a#; ROW 0` (deny), `a#; ROW poweroff` (deny), `a#; ROW -e` (deny), `a#; ROW format x` (deny), `a#;
+ROW --security-erase` (deny), `a#; ROW .` (deny), `a#; ROW / -delete` (deny).
 """
 
 _BY_ARGUMENTS = ("rm", "dd", "tee", "find", "kill")
-"""One program of each kind that is dangerous with certain arguments. Needed by: `$x -rf /` (ask in
-mode full).
+"""One program of each kind that is dangerous with certain arguments. Needed by: `$x -r /` (ask in
+mode full), `$x -9 -1` (ask in mode full), `$x / -delete` (ask in mode full), `$x of=/dev/sda` (ask
+in mode full), `$x /dev/sda` (ask in mode full).
 """
 
 
@@ -134,7 +103,7 @@ def danger_of(
     if program == "kill" and any(word == "-1" for word in words[1:]):
         return "it ends every process that it can"
     places = _Places(cwds, workspace, home)
-    if program in _REMOVES | _CHANGES_OWNERS:
+    if program in REMOVES | _CHANGES_OWNERS:
         return _recursive(program, words, places, is_sure=is_sure)
     into = any(word.startswith(("-t", "--t")) for word in words)
     if program == "mv" and any(
@@ -177,7 +146,7 @@ def _recursive(program: str, words: Sequence[str], places: _Places, *, is_sure: 
 def _find(words: Sequence[str], places: _Places) -> str | None:
     found = read_find(words)
     acts = found.deletes or any(
-        program_of(run[0]) in _REMOVES | _CHANGES_OWNERS for run in found.runs if run
+        program_of(run[0]) in REMOVES | _CHANGES_OWNERS for run in found.runs if run
     )
     if acts and any(places.are_vital(start) for start in found.starts):
         return "it removes or changes everything in a folder that the machine or its user needs"

@@ -23,13 +23,12 @@ from treadle.policy.shell.programs import PROGRAMS
 from treadle.policy.shell.rule_scope import paths_in
 from treadle.policy.shell.wrappers import (
     LOOKED_THROUGH,
+    MAX_INNER,
     runs_of,
     words_of,
 )
 from treadle.policy.shell.writers import written_by
 
-MAX_INNER = 5
-"""Maximum nesting of wrappers and scripts."""
 MAX_WORDS = 400
 """Maximum number of words of a command. A longer one is only searched for denials."""
 MAX_PLACES = 100
@@ -207,11 +206,20 @@ class Denials:
             )
         for text in wrapped.scripts:
             all_found += self.ruled_in(text)
-        if not wrapped.is_sure or not is_sure or program in LOOKED_THROUGH:
-            all_found += [
-                found for i in range(1, min(len(argv), 40)) for found in self.ruled(argv[i:])
-            ]
+        if program in LOOKED_THROUGH:
+            all_found += self._anywhere(argv, is_sure=is_sure, unknown=unknown)
+        elif not (wrapped.is_sure and is_sure):
+            all_found += self._anywhere(argv, is_sure=True)
         return all_found
+
+    def _anywhere(
+        self, argv: Sequence[str], *, is_sure: bool, unknown: frozenset[str] = frozenset()
+    ) -> list[CallFinding]:
+        """Return denials of a command that may begin at any word after the first."""
+        found: list[CallFinding] = []
+        for i in range(1, min(len(argv), 40)):
+            found += self._by_another(argv[i:], unknown) + self.ruled(argv[i:], is_sure=is_sure)
+        return found if len(argv) <= 40 else found + self.lexically(" ".join(argv))
 
     def ruled_in(self, text: str) -> list[CallFinding]:
         found = [

@@ -5,23 +5,23 @@ build". They do not affect the decision. Entry point: `effect_of`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from treadle.policy.shell.dangers import REMOVES
 from treadle.policy.shell.options import names
-from treadle.policy.shell.runners import INTERPRETERS, NETWORK, RUNNERS
+from treadle.policy.shell.runners import NETWORK, RUNNERS, is_interpreter
 
 SHOWN_CHARS: Final = 80
 
 _PACKAGES: Final = names(
     "pip pip3 npm pnpm yarn bun uv poetry pipenv cargo gem composer conda mamba bundle go"
 )
-"""Needed by: `npm publish` (ask, "publishes, or signs in to a registry")."""
+"""Needed by: `ROW install x` (ask, "installs or removes packages")."""
 _INSTALLS: Final = names("install i ci add remove uninstall update upgrade sync get")
-"""Needed by: `pip install .` (ask, "installs or removes packages")."""
+"""Needed by: `npm ROW` (ask, "installs or removes packages")."""
 _PUBLISHES: Final = names("publish login logout unpublish")
-"""Needed by: `npm publish` (ask, "publishes, or signs in to a registry")."""
+"""Needed by: `npm ROW` (ask, "publishes, or signs in to a registry")."""
 
 _TOLD: Final[dict[str, str]] = {
     **dict.fromkeys(REMOVES, "deletes files"),
@@ -62,7 +62,7 @@ _TOLD: Final[dict[str, str]] = {
         names("vi vim nvim ex ed emacs nano"), "opens an editor, which can write any file"
     ),
 }
-"""Needed by: `kill 12` (ask, "ends processes")."""
+"""Needed by: `ROW x` (ask), `ROW $x` (ask)."""
 
 
 def effect_of(argv: Sequence[str]) -> str:
@@ -85,7 +85,7 @@ def effect_of(argv: Sequence[str]) -> str:
         return f"it {_packages(words[2:]) or 'prepares packages'} ({_shown(argv)})"
     if program in NETWORK:
         return f"it connects to the network, and can send data there ({_shown(argv)})"
-    if program in INTERPRETERS or re.fullmatch(r"(?:python|ruby|perl|php|node|lua)[\d.]+", program):
+    if is_interpreter(program):
         return f"it runs arbitrary code ({program})"
     return f"{program[:60]!r} is a program that this policy does not know"
 
@@ -93,7 +93,7 @@ def effect_of(argv: Sequence[str]) -> str:
 def _sed(words: Sequence[str]) -> str:
     return (
         "edits files in place"
-        if _given(words, "i", "--in-place")
+        if any(re.match(r"-\w*i|--in-place", word) for word in words)
         else "may write a file or run a command"
     )
 
@@ -137,114 +137,47 @@ def _git(words: Sequence[str]) -> str | None:
     at = 0
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] in ("-C", "-c", "--git-dir", "--work-tree") else 1
-    if at >= len(words):
-        return None
-    command, rest = words[at], words[at + 1 :]
-    if (judged := _GIT_BY_OPTION.get(command)) is not None:
-        return judged(rest)
-    return _GIT.get(command)
-
-
-def _given(rest: Sequence[str], short: str, *long: str) -> bool:
-    """Return True if an option is among the words, also within a cluster of letters.
-
-    `short`: letters. `long`: prefixes, including the dashes.
-    """
-    return any(
+    command, rest = next(iter(words[at:]), ""), words[at + 1 :]
+    return next(
         (
-            word.startswith(long)
-            if word.startswith("--")
-            else any(letter in word[1:] for letter in short)
-        )
-        for word in rest
-        if word.startswith("-")
+            effect
+            for commands, option, effect in _GIT
+            if command in commands.split()
+            and (not option or any(re.match(option, word) for word in rest))
+        ),
+        None,
     )
 
 
-def _push(rest: Sequence[str]) -> str:
-    if _given(rest, "f", "--force", "--mirror") or any(word.startswith("+") for word in rest):
-        return "rewrites history on the remote"
-    if _given(rest, "d", "--delete", "--prune") or any(
-        word.startswith(":") and word != ":" for word in rest
-    ):
-        return "deletes branches or tags on the remote"
-    return "publishes commits"
-
-
-def _reset(rest: Sequence[str]) -> str:
-    return (
-        "discards uncommitted changes"
-        if _given(rest, "", "--hard", "--merge", "--keep")
-        else "moves the current branch, or unstages changes"
-    )
-
-
-def _checkout(rest: Sequence[str]) -> str:
-    return (
-        "discards uncommitted changes"
-        if _given(rest, "f", "--force", "--discard") or "--" in rest or "." in rest
-        else "switches to a branch, or restores files"
-    )
-
-
-def _restore(rest: Sequence[str]) -> str:
-    return (
-        "unstages changes"
-        if _given(rest, "S", "--staged") and not _given(rest, "W", "--worktree")
-        else "discards uncommitted changes"
-    )
-
-
-def _branch(rest: Sequence[str]) -> str:
-    return (
-        "deletes branches or tags"
-        if _given(rest, "dD", "--delete")
-        else "creates or changes branches or tags"
-    )
-
-
-def _stash(rest: Sequence[str]) -> str:
-    return (
-        "deletes stashed changes"
-        if rest[:1] in (["drop"], ["clear"])
-        else "moves changes to the stash, or back"
-    )
-
-
-def _commit(rest: Sequence[str]) -> str:
-    return "rewrites the last commit" if _given(rest, "", "--amend") else "records a commit"
-
-
-_GIT_BY_OPTION: Final[dict[str, Callable[[Sequence[str]], str]]] = {
-    "push": _push,
-    "reset": _reset,
-    "checkout": _checkout,
-    "switch": _checkout,
-    "restore": _restore,
-    "branch": _branch,
-    "tag": _branch,
-    "stash": _stash,
-    "commit": _commit,
-}
-"""Needed by: `git push` (ask, "publishes commits")."""
-_GIT: Final[dict[str, str]] = {
-    "clean": "deletes untracked files",
-    "rm": "deletes files",
-    "mv": "moves files",
-    "add": "stages changes",
-    **dict.fromkeys(("rebase", "filter-branch", "filter-repo", "replace"), "rewrites history"),
-    **dict.fromkeys(
-        ("merge", "cherry-pick", "revert", "am", "apply"), "changes files and the current branch"
-    ),
-    **dict.fromkeys(
-        ("gc", "prune", "reflog", "repack"), "removes unreferenced objects, which undo may need"
-    ),
-    **dict.fromkeys(
-        ("fetch", "pull", "clone", "ls-remote", "remote", "submodule", "lfs"),
-        "connects to a remote repository",
-    ),
-    "config": "changes settings of git, which can name programs to run",
-    "worktree": "creates or removes work trees",
-    "init": "creates a repository",
-}
-"""Needed by: `git clean -fd` (ask, "deletes untracked files")."""
+_GIT: Final = (
+    ("push", r"-\w*f|--force|--mirror|\+", "rewrites history on the remote"),
+    ("push", r"-\w*d|--delete|--prune|:.", "deletes branches or tags on the remote"),
+    ("push", "", "publishes commits"),
+    ("reset", r"--(?:hard|merge|keep)", "discards uncommitted changes"),
+    ("reset", "", "moves the current branch, or unstages changes"),
+    ("checkout switch", r"-\w*f|--force|--discard|--$|\.$", "discards uncommitted changes"),
+    ("checkout switch", "", "switches to a branch, or restores files"),
+    ("restore", r"-\w*W|--worktree", "discards uncommitted changes"),
+    ("restore", r"-\w*S|--staged", "unstages changes"),
+    ("restore", "", "discards uncommitted changes"),
+    ("branch tag", r"-\w*[dD]|--delete", "deletes branches or tags"),
+    ("branch tag", "", "creates or changes branches or tags"),
+    ("stash", r"(?:drop|clear)$", "deletes stashed changes"),
+    ("stash", "", "moves changes to the stash, or back"),
+    ("commit", r"--amend", "rewrites the last commit"),
+    ("commit", "", "records a commit"),
+    ("clean", "", "deletes untracked files"),
+    ("rm", "", "deletes files"),
+    ("mv", "", "moves files"),
+    ("add", "", "stages changes"),
+    ("rebase filter-branch filter-repo replace", "", "rewrites history"),
+    ("merge cherry-pick revert am apply", "", "changes files and the current branch"),
+    ("gc prune reflog repack", "", "removes unreferenced objects, which undo may need"),
+    ("fetch pull clone ls-remote remote submodule lfs", "", "connects to a remote repository"),
+    ("config", "", "changes settings of git, which can name programs to run"),
+    ("worktree", "", "creates or removes work trees"),
+    ("init", "", "creates a repository"),
+)
+"""Commands, a pattern of one of their words, and their effect. The first row that matches counts.
+Needed by: `git push -uf x` (ask, "rewrites history on the remote").
+"""

@@ -15,17 +15,17 @@ _ALONE = names(
     "-nowarn -empty -executable -readable -writable -nouser -nogroup -true -false -print -print0 "
     "-ls -prune -quit -not -and -or -a -o ! ( ) ,"
 )
-"""Needed by: `find . -print` (allow)."""
+"""Needed by: `find . -true 'ROW'` (allow)."""
 _WITH_VALUE = names(
     "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -lname -ilname "
     "-type -xtype -maxdepth -mindepth -size -mtime -ctime -atime -mmin -cmin -amin -used -perm "
     "-user -group -uid -gid -links -inum -fstype -printf"
 )
-"""Needed by: `find . -name x` (allow)."""
+"""Needed by: `find . ROW 1` (allow)."""
 _WITH_PATH = names("-newer -anewer -cnewer -samefile")
-"""Needed by: `find . -newer a.txt` (allow)."""
+"""Needed by: `find . ROW a.txt` (allow)."""
 _RUNS = names("-exec -execdir -ok -okdir")
-"""Needed by: `find / -exec rm {} +` (deny)."""
+"""Needed by: `find / ROW rm {} +` (deny)."""
 
 
 @dataclass(slots=True)

@@ -126,8 +126,7 @@ LOOKS: dict[str, Options] = {
     "whatchanged": _o("p", "n", _LOG, numbers=True),
     "version": _o(),
 }
-"""Commands of git that only read, with their read-only options. Needed by: `git status`
-(contained).
+"""Commands of git that only read, with their read-only options. Needed by: `git ROW` (contained).
 """
 
 ACTS: dict[str, Options] = {
@@ -152,29 +151,14 @@ ACTS: dict[str, Options] = {
     "rebase": _o("q", "", "quiet abort continue skip onto="),
 }
 """Commands that change the repository, with the options that a rule for the command also allows.
-Needed by: `git commit -m x` (contained, allow `git commit`).
+Needed by: `git ROW x` (contained, allow `git ROW`).
 """
 
-NETWORK = frozenset(
-    {
-        "fetch",
-        "pull",
-        "push",
-        "clone",
-        "ls-remote",
-        "remote",
-        "send-email",
-        "svn",
-        "p4",
-        "submodule",
-        "lfs",
-        "archive",
-        "request-pull",
-        "daemon",
-        "instaweb",
-    }
+NETWORK = names(
+    "fetch pull push clone ls-remote remote send-email svn p4 submodule lfs archive request-pull "
+    "daemon instaweb"
 )
-"""Needed by: `git push` (ask, allow `git push`)."""
+"""Needed by: `git ROW` (ask, allow `git ROW`)."""
 _OWN = (
     LOOKS.keys()
     | ACTS.keys()
@@ -188,13 +172,11 @@ _OWN = (
         "verify-commit verify-pack verify-tag worktree write-tree"
     )
 )
-"""Git's own commands, which aliases cannot replace. Needed by: `git add .` (allow in mode full,
-deny `git push`).
+"""Git's own commands, which aliases cannot replace. Needed by: `git ROW` (allow in mode full, deny
+`git x`).
 """
-_BEFORE = frozenset(
-    {"--no-pager", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects", "-P"}
-)
-"""Needed by: `git --no-pager log` (contained)."""
+_BEFORE = names("--no-pager --no-optional-locks --literal-pathspecs --no-replace-objects -P")
+"""Needed by: `git ROW log` (contained)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,29 +13,20 @@ from treadle.config.command_matching import may_be_meant_by, program_of
 from treadle.config.rule import PermissionRule
 from treadle.policy.shell.find import read_find
 from treadle.policy.shell.git import read_git, renames
-from treadle.policy.shell.options import names, read_options
+from treadle.policy.shell.options import read_options
 from treadle.policy.shell.programs import PROGRAMS
 from treadle.policy.shell.script import ParsedCommand, Script
 from treadle.policy.shell.words import ShellWord
-from treadle.policy.shell.wrappers import SHELLS, unwrap
+from treadle.policy.shell.wrappers import MAX_INNER, SHELLS, unwrap
 
-EVALUATE = names(
-    "[ [[ test let declare typeset local export readonly read readarray mapfile unset printf "
-    "wait getopts trap bind complete compgen enable hash alias"
-)
-"""Builtins that evaluate their arguments, immediately or later. Needed by: `printf -v 'a[$(rm x)]'
-y` (ask in mode full, deny `rm`).
-"""
-MAX_INNER = 5
-"""Maximum nesting of wrappers."""
 _READ_TEXT = SHELLS | {"eval", "source", "."}
-"""Needed by: `cat f | bash` (ask in mode full, deny `rm`)."""
+"""Needed by: `cat f | ROW` (ask in mode full, deny `rm`)."""
 _COPY = frozenset({"cp", "ln", "link", "install", "mv"})
-"""Needed by: `cp /bin/rm q` (ask in mode full, deny `rm`)."""
+"""Needed by: `ROW /bin/rm q` (ask in mode full, deny `rm`)."""
 _WRITE = _COPY | {"touch", "mkdir", "tee", "truncate", "rm", "rmdir", "cd", "sed"}
-"""Needed by: `mkdir rm` (allow in mode full, deny `rm`)."""
+"""Needed by: `ROW curl:x` (allow in mode full, deny `curl`)."""
 _FEEDS = frozenset({"xargs", "parallel"})
-"""Needed by: `xargs -I{} {} x` (ask in mode full, deny `rm`)."""
+"""Needed by: `ROW -I{} {} x` (ask in mode full, deny `rm`)."""
 _QUOTES = str.maketrans("", "", "'\"\\")
 _EXPANDS = re.compile(r"[$`*?\[{~]")
 
@@ -76,7 +67,7 @@ def _data(command: ParsedCommand, program: str) -> Iterator[str]:
 
 def _holds_data(argv: list[str], name: str) -> bool:
     """Return True if the program is known to use its arguments only as data or paths."""
-    if name in EVALUATE or name in _READ_TEXT:
+    if name in ("printf", "wait") or name in _READ_TEXT:  # -v and -p evaluate a variable's name
         return False
     if name == "git":
         return read_git(argv[1:]).form != "unknown"

@@ -17,7 +17,7 @@ from treadle.policy.paths import Reach
 from treadle.policy.shell import dangers
 from treadle.policy.shell.agreement import Differ, agreed
 from treadle.policy.shell.conditions import judge_test, redirections_of
-from treadle.policy.shell.denials import MAX_INNER, MAX_WORDS, Denials
+from treadle.policy.shell.denials import MAX_WORDS, Denials
 from treadle.policy.shell.expansion import expanded
 from treadle.policy.shell.find import read_find
 from treadle.policy.shell.ground import Ground
@@ -31,7 +31,12 @@ from treadle.policy.shell.runners import pattern_of
 from treadle.policy.shell.script import ParsedCommand, Script
 from treadle.policy.shell.simple import SimpleCommand
 from treadle.policy.shell.syntax import LEAVES_RUNNING, parse
-from treadle.policy.shell.wrappers import is_free_of_order, is_harmless_setting, unwrap
+from treadle.policy.shell.wrappers import (
+    MAX_INNER,
+    is_free_of_order,
+    is_harmless_setting,
+    unwrap,
+)
 
 MAX_SCRIPTS = 12
 """Maximum number of texts in one command line that inner shells read."""

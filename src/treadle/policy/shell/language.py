@@ -25,11 +25,10 @@ MAX_WORDS = 400
 """Maximum number of words of a line. A line that exceeds a limit is outside the language."""
 
 RESERVED = names(
-    "if then elif else fi case esac for select while until do done in function time coproc { } ! "
-    "[[ ]]"
+    "if then elif else fi case esac for select while until do done in function time coproc"
 )
-"""Words that bash does not read as a program at the start of a command. Needed by: `if ls; then
-pwd; fi` (contained).
+"""Words that bash does not read as a program at the start of a command. Needed by: `ROW ls` (ask or
+contained).
 """
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./!-")

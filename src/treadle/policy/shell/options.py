@@ -1,14 +1,18 @@
-"""Options and operands of a command, parsed by a table of its program's options.
+"""Options and operands of a command, parsed by a table of its program's options, and the table
+entry of a program that only reads.
 
-Entry points: `Options`, `read_options`.
+Entry points: `Options`, `read_options`, `Program`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from treadle.policy.decision import FindingKind
 
 
 def names(text: str) -> frozenset[str]:
@@ -58,10 +62,10 @@ class Parsed:
     """Names of the options that occur: `r`, `recursive`."""
     unknown: str | None = None
     """The first unknown option."""
-    after: list[str] = field(default_factory=list[str])
-    """Words after `--`. They are also in `operands`."""
-    at: int = 0
-    """Index after the last option."""
+
+    def has_any(self, names: str) -> bool:
+        """Return True if one of the options in `names`, separated by blanks, is given."""
+        return not self.given.isdisjoint(names.split())
 
     def take(self, name: str, value: str, *, is_path: bool = False) -> None:
         self.values.append(value)
@@ -85,13 +89,11 @@ def read_options(argv: Sequence[str], options: Options) -> Parsed:
         i += 1
         if word == "--":
             parsed.operands += argv[i:]
-            parsed.after = list(argv[i:])
             break
         if (word.startswith("-") and len(word) > 1) or (
             options.plus and re.fullmatch(r"\+\d+", word)
         ):
             i += _option(word, argv[i : i + 1], options, parsed)
-            parsed.at = i
         else:
             if options.stops_at_operand:
                 parsed.operands += argv[i - 1 :]
@@ -150,5 +152,49 @@ def _letters(word: str, following: Sequence[str], options: Options, parsed: Pars
     return 0
 
 
-def any_given(parsed: Parsed, names: Iterable[str]) -> bool:
-    return not parsed.given.isdisjoint(names)
+# ---------------------------------------------------------------- programs
+
+Operands: TypeAlias = Literal["contents", "names", "words", "none", "pattern"]
+"""Kinds of operands: files that are read; paths of which only names and metadata are shown; plain
+text; not allowed; a pattern and then files that are read.
+"""
+
+
+NO_OPTIONS = Options()
+
+
+@dataclass(frozen=True)
+class Program:
+    operands: Operands
+    options: Options = NO_OPTIONS
+    kind: FindingKind = FindingKind.READS
+    most: int | None = None
+    """Maximum number of operands that are read. The program writes to a further one."""
+    recursive: str = ""
+    """Options that make it read all files below a folder, separated by blanks."""
+    always_recursive: bool = False
+    held_with: str = ""
+    """Options that require a sandbox, because the program then runs until it is stopped, or follows
+    links.
+    """
+    held_alone: bool = False
+    """True if it requires a sandbox without operands, because it then copies endless input."""
+    takes_anything: bool = False
+    """True if it treats options like other words."""
+    pattern_options: str = "e regexp f file"
+    """Options with which the first operand is a file, not the pattern."""
+    check: Callable[[Parsed], str | None] | None = None
+    """Function that returns the reason why a use does more than read; None if it only reads."""
+
+
+def gnu_options(
+    short: str = "",
+    values: str = "",
+    paths: str = "",
+    long: str = "",
+    *,
+    glued: str = "",
+    numbers: bool = False,
+) -> Options:
+    """Return options with `--help` and `--version`."""
+    return Options(short, values, paths, f"{long} help version", glued=glued, numbers=numbers)

@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 
 from treadle.policy.decision import FindingKind
-from treadle.policy.shell.options import Options, Parsed, names
-from treadle.policy.shell.program import Program
-from treadle.policy.shell.program import gnu_options as _o
+from treadle.policy.shell.options import Options, Parsed, Program, names
+from treadle.policy.shell.options import gnu_options as _o
 from treadle.policy.shell.text_programs import TEXT_PROGRAMS
 
 
@@ -43,6 +42,11 @@ def _seq(parsed: Parsed) -> str | None:
         if all(re.fullmatch(r"-?\d{1,5}", word) for word in parsed.operands)
         else "it may run for very long"
     )
+
+
+def _exit(parsed: Parsed) -> str | None:
+    is_number = re.fullmatch(r"|\d+", " ".join(parsed.operands)) is not None
+    return None if is_number else "exit is given more than a number"
 
 
 def _ps(parsed: Parsed) -> str | None:
@@ -184,7 +188,7 @@ PROGRAMS: dict[str, Program] = {
     "lscpu": Program("none", _o(glued="e")),
     "locale": Program("none", _o("a")),
     "getconf": Program("words", _o("a")),
-    "exit": Program("words", takes_anything=True),
+    "exit": Program("words", takes_anything=True, check=_exit),
     "ps": Program(
         "words",
         Options(
@@ -202,14 +206,14 @@ PROGRAMS: dict[str, Program] = {
     "wait": Program("none", _o(), FindingKind.HELD),
     "jobs": Program("none", _o("lnprs"), FindingKind.HELD),
 }
-"""Programs by base name. Needed by: `ls` (allow)."""
+"""Programs by base name. Needed by: `ROW` (allow or contained), `printf x` (allow)."""
 
 _ANY_VERSION = names(
     "python python3 pip pip3 node npm git gcc g++ clang cc make cmake ruby perl php bash sh zsh "
-    "tar awk gawk sed find less vim curl wget docker kubectl terraform uv ruff mypy pyright jq rg "
+    "tar awk gawk sed find less vim curl wget docker kubectl terraform uv ruff mypy pyright rg "
     "sqlite3 psql lua dotnet swift deno bun tsc ffmpeg openssl gh java javac rustc cargo"
 )
-"""Needed by: `python3 --version` (allow)."""
+"""Needed by: `ROW --version` (allow or contained)."""
 VERSION_ONLY = {
     "--version": _ANY_VERSION,
     "-V": names("python python3 pip uv ruff"),
@@ -223,6 +227,6 @@ VERSION_ONLY = {
 CHOSEN_BY_THE_FOLDER = names(
     "cargo rustc go npm bun deno dotnet swift terraform ruby gh uv docker kubectl"
 )
-"""Programs whose version or start-up code files in the workspace can select. Needed by: `go
-version` (contained).
+"""Programs whose version or start-up code files in the workspace can select. Needed by: `ROW
+--version` (contained), `ROW version` (contained).
 """

@@ -19,72 +19,49 @@ NETWORK = names(
     "rclone restic aria2c yt-dlp websocat grpcurl ngrok cloudflared curlie httpie xdg-open open "
     "ip ifconfig route iptables nft tc"
 )
-"""Programs that can send data elsewhere. Rules cannot allow them without approval. Needed by: `curl
-x` (ask, allow `curl`).
+"""Programs that can send data elsewhere. Rules cannot allow them without approval. Needed by: `ROW
+x` (ask, allow `ROW x`).
 """
 
 INTERPRETERS = names(
-    "sh bash dash zsh ksh fish python python2 python3 pypy pypy3 node nodejs deno bun ruby perl "
+    "sh bash dash zsh ksh fish python pypy pypy3 node nodejs deno bun ruby perl "
     "php lua luajit tclsh wish Rscript R julia guile racket ghc runghc scala groovy java jshell "
     "irb pry ipython osascript pwsh powershell awk gawk mawk nawk sed ed ex vi vim nvim emacs "
     "nano less more man gdb lldb sqlite3 psql mysql mongo mongosh redis-cli m4 dc bc expect "
-    "gnuplot octave make-it tar bsdtar cpio unzip zip 7z ar find xargs parallel env sudo doas"
+    "gnuplot octave tar bsdtar cpio unzip zip 7z ar find xargs parallel env sudo doas"
 )
 """Programs that run their arguments, or files named in them. A rule for one covers only its exact
-words. Needed by: `perl x.pl` (ask, allow `perl`).
+words. Needed by: `uv run ROW x` (ask, allow `uv run ROW`), `ROW x` (ask).
 """
+
+_VERSIONED = re.compile(r"(?:python|ruby|perl|php|node|lua)[\d.]+")
+
+
+def is_interpreter(name: str) -> bool:
+    return name in INTERPRETERS or _VERSIONED.fullmatch(name) is not None
+
 
 WITH_ARITY = {
     **dict.fromkeys(
-        (
-            "npm",
-            "pnpm",
-            "yarn",
-            "bun",
-            "uv",
-            "poetry",
-            "pipenv",
-            "hatch",
-            "nox",
-            "tox",
-            "cargo",
-            "go",
-            "make",
-            "just",
-            "task",
-            "rake",
-            "mix",
-            "gradle",
-            "mvn",
-            "dotnet",
-            "composer",
-            "bundle",
-            "swift",
-            "zig",
+        names(
+            "npm pnpm yarn uv poetry pipenv hatch nox tox cargo go make just task rake mix "
+            "gradle mvn dotnet composer bundle swift zig"
         ),
         2,
     ),
     **dict.fromkeys(
         (
-            "npm run",
-            "pnpm run",
-            "yarn run",
-            "bun run",
-            "uv run",
-            "poetry run",
-            "pipenv run",
-            "hatch run",
             "bundle exec",
-            "cargo run",
-            "go run",
-            "dotnet run",
-            "composer run",
+            *(
+                f"{name} run"
+                for name in names("npm pnpm yarn uv poetry pipenv hatch cargo go dotnet composer")
+            ),
         ),
         3,
     ),
 }
 """Number of words in an offered rule, by program or first two words; 1 for other programs. Needed
-by: `npm test` (ask, "a rule for 'npm test' would allow it").
+by: `ROW x` (ask, "a rule for 'ROW x' would allow it").
 """
 
 
@@ -155,22 +132,7 @@ RUNNERS: dict[str, RunnerProgram] = {
     "cargo": _CARGO,
     "go": _GO,
     **dict.fromkeys(
-        (
-            "make",
-            "gmake",
-            "just",
-            "rake",
-            "task",
-            "invoke",
-            "nox",
-            "tox",
-            "gradle",
-            "mvn",
-            "ant",
-            "ninja",
-            "bazel",
-        ),
-        _MAKE,
+        names("make gmake just rake task invoke nox tox gradle mvn ant ninja bazel"), _MAKE
     ),
 }
 """Needed by: `make lint deploy` (ask, allow `make lint`)."""
@@ -216,7 +178,7 @@ def _runner(words: Sequence[str]) -> tuple[RunnerProgram | None, str]:
     if len(words) >= 3 and re.fullmatch(r"python[\d.]*", name) and words[1] == "-m":
         return (
             (RUNNERS.get(words[2], _PLAIN), words[2])
-            if words[2] not in INTERPRETERS
+            if not is_interpreter(words[2])
             else (None, words[2])
         )
     if (
@@ -225,7 +187,7 @@ def _runner(words: Sequence[str]) -> tuple[RunnerProgram | None, str]:
         and words[1] in ("run", "exec")
     ):
         return _runner(words[2:])
-    if name in INTERPRETERS or re.fullmatch(r"(?:python|ruby|perl|php|node|lua)[\d.]+", name):
+    if is_interpreter(name):
         return None, name
     return RUNNERS.get(name, _PLAIN), name
 
@@ -242,7 +204,7 @@ def pattern_of(argv: Sequence[str]) -> str | None:
     if (
         not argv
         or argv[0] in NETWORK
-        or argv[0] in INTERPRETERS
+        or is_interpreter(argv[0])
         or argv[0] == "git"
         or "/" in argv[0]
     ):

@@ -18,16 +18,13 @@ from treadle.policy.shell.find import read_find
 from treadle.policy.shell.git import read_git
 from treadle.policy.shell.ground import Ground
 from treadle.policy.shell.lookup import doubt_about
-from treadle.policy.shell.options import Options, any_given, read_options
-from treadle.policy.shell.program import Program, is_held, is_recursive
+from treadle.policy.shell.options import Options, Program, read_options
 from treadle.policy.shell.programs import CHOSEN_BY_THE_FOLDER, PROGRAMS, VERSION_ONLY
 from treadle.policy.shell.rule_scope import beyond
 from treadle.policy.shell.words import ShellWord
-from treadle.policy.shell.wrappers import Unwrapped, unwrap
+from treadle.policy.shell.wrappers import MAX_INNER, Unwrapped, unwrap
 from treadle.policy.shell.writers import written_by
 
-MAX_INNER = 5
-"""Maximum nesting of wrappers."""
 _PLAIN_WRAPPERS = frozenset({"timeout", "nice", "command"})
 """Needed by: `timeout 5 ls` (allow)."""
 _LOOKS_ONLY = CallFinding(FindingKind.READS)
@@ -88,12 +85,6 @@ class SimpleCommand:
             return self._find(argv[1:])
         if name == "sed":
             return self._filter(argv, SED, sed_writes, FindingKind.READS)
-        if name == "exit":
-            return [
-                _LOOKS_ONLY
-                if re.fullmatch(r"exit( \d+)?", " ".join(argv))
-                else CallFinding(FindingKind.UNSURE, "exit is given more than a number")
-            ]
         if name in ("awk", "gawk", "mawk", "nawk"):
             return self._filter(argv, AWK, awk_acts, FindingKind.HELD)
         if name == "git":
@@ -133,17 +124,14 @@ class SimpleCommand:
                 else "",
             )
         ]
-        if is_held(program, parsed) and not (
-            has_input and not any_given(parsed, program.held_with.split())
-        ):
+        is_endless = program.held_alone and not (parsed.operands or has_input)
+        if is_endless or parsed.has_any(program.held_with):
             found.append(
                 CallFinding(FindingKind.HELD, "it ends only when it is stopped, or follows links")
             )
         operands = parsed.operands
-        if (
-            program.operands == "pattern"
-            and not any_given(parsed, program.pattern_options.split())
-            and not parsed.given & {"files", "type-list"}
+        if program.operands == "pattern" and not parsed.has_any(
+            f"{program.pattern_options} files type-list"
         ):
             operands = operands[1:]
         found += [self.ground.reads(path) for path in parsed.paths]
@@ -151,7 +139,8 @@ class SimpleCommand:
         if program.operands == "names":
             found += [self.ground.reads_names(path) for path in operands or ["."]]
         elif program.operands in ("contents", "pattern"):
-            found += self._contents(argv[0], operands, recursive=is_recursive(program, parsed))
+            is_recursive = program.always_recursive or parsed.has_any(program.recursive)
+            found += self._contents(argv[0], operands, recursive=is_recursive)
         return found
 
     def _contents(self, name: str, operands: list[str], *, recursive: bool) -> list[CallFinding]:

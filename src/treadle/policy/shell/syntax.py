@@ -345,4 +345,4 @@ class _Walker:
 
 
 _KEYWORDS = names("coproc for while until select case function do done esac in { } ]] !")
-"""Needed by: `done; rm $x` (ask in mode full)."""
+"""Needed by: `ROW; rm $x` (ask in mode full), `! ROW rm *.txt -- x` (ask in mode full)."""

@@ -8,9 +8,8 @@ import re
 from dataclasses import replace
 
 from treadle.policy.decision import FindingKind
-from treadle.policy.shell.options import Options, Parsed
-from treadle.policy.shell.program import Program
-from treadle.policy.shell.program import gnu_options as _o
+from treadle.policy.shell.options import Options, Parsed, Program
+from treadle.policy.shell.options import gnu_options as _o
 
 
 def _counted(parsed: Parsed) -> str | None:

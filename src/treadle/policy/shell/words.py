@@ -215,17 +215,7 @@ _UNSURE_ESCAPE = re.compile(r"\\(?:x(?:\{|[89A-Fa-f][0-9A-Fa-f])|[uU]|[2-7]\d\d|
 """Escapes that depend on the version or locale of bash, and bytes that are incomplete characters.
 Also matches after `\\\\`.
 """
-_LETTERS = {
-    "a": "\a",
-    "b": "\b",
-    "e": "\x1b",
-    "E": "\x1b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-}
+_LETTERS = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 r"""Needed by: `bash -c $'rm\t-rf\t/'` (deny)."""
 
 

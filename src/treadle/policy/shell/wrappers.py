@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from treadle.config.command_matching import program_of
 from treadle.policy.shell.find import read_find
 from treadle.policy.shell.git import git_runs
-from treadle.policy.shell.options import Options, names, read_options
+from treadle.policy.shell.options import NO_OPTIONS, Options, names, read_options
+from treadle.policy.shell.programs import PROGRAMS
 from treadle.policy.shell.words import split
 
-NO_OPTIONS = Options()
+MAX_INNER = 5
+"""Maximum nesting of wrappers and scripts."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +35,27 @@ def _w(short: str = "", values: str = "", long: str = "", *, numbers: bool = Fal
     return Options(short, values, long=long, numbers=numbers, stops_at_operand=True)
 
 
-_OTHER_USER = "it runs as another user"
-_ELSEWHERE = "it runs elsewhere, or changes what the command sees"
 _CONTAINERS = "it controls containers, outside the sandbox"
 _MANY = "it runs a command with unknown arguments"
 _LATER = "it runs later"
-_GOES_ON = "it continues after the command has ended"
 _MAY_FETCH = "it may fetch what it runs"
+_OTHERWISE = "it runs a command as another user, elsewhere, later or under other conditions"
 _TIMEOUT = Wrapper(
     _w("v", "sk", "signal= kill-after= preserve-status foreground verbose"), operands=1
 )
+LOOKED_THROUGH = names(
+    "docker podman kubectl sudo ssh npx setsid chrt taskset setarch linux32 linux64 doas pkexec "
+    "runuser gosu su-exec setpriv capsh chroot unshare nsenter bwrap firejail dbus-run-session "
+    "valgrind rlwrap torsocks daemonize start-stop-daemon systemd-run systemd-inhibit caffeinate "
+    "xvfb-run strace ltrace gdb perf busybox toybox script entr faketime proxychains proxychains4 "
+    "pipx screen tmux at batch"
+)
+"""Wrappers whose arguments are not fully known: the inner command may begin at any word. Needed by:
+`ROW a b c curl x` (deny, deny `curl`).
+"""
 
 WRAPPERS: dict[str, Wrapper] = {
+    **dict.fromkeys(LOOKED_THROUGH, Wrapper(_w(), changes=_OTHERWISE)),
     "env": Wrapper(_w("i0v", "u", "ignore-environment null unset= debug"), assignments=True),
     "command": Wrapper(_w("p")),
     "builtin": Wrapper(_w()),
@@ -56,12 +67,6 @@ WRAPPERS: dict[str, Wrapper] = {
     "gtimeout": _TIMEOUT,
     "stdbuf": Wrapper(_w("", "ioe", "input= output= error=")),
     "ionice": Wrapper(_w("t", "cn", "class= classdata= ignore")),
-    "setsid": Wrapper(_w("cfw", "", "ctty fork wait"), changes=_GOES_ON),
-    "chrt": Wrapper(_w("abfiormv", "TPD"), operands=1, changes="it changes the priority"),
-    "taskset": Wrapper(_w("ac", "", "all-tasks cpu-list"), operands=1),
-    "setarch": Wrapper(_w("BFILRSTXZ3v"), operands=1, changes=_ELSEWHERE),
-    "linux32": Wrapper(_w("BFILRSTXZ3v"), changes=_ELSEWHERE),
-    "linux64": Wrapper(_w("BFILRSTXZ3v"), changes=_ELSEWHERE),
     "sudo": Wrapper(
         _w(
             "AbEeHKknPSsivl",
@@ -69,46 +74,8 @@ WRAPPERS: dict[str, Wrapper] = {
             "user= group= preserve-env login non-interactive stdin shell host= chdir= chroot=",
         ),
         assignments=True,
-        changes=_OTHER_USER,
+        changes="it runs as another user",
     ),
-    "doas": Wrapper(_w("Lns", "aCu"), changes=_OTHER_USER),
-    "pkexec": Wrapper(_w("", "", "user="), changes=_OTHER_USER),
-    "runuser": Wrapper(_w("fpml", "ugGs", "user= group="), changes=_OTHER_USER),
-    "gosu": Wrapper(_w(), operands=1, changes=_OTHER_USER),
-    "su-exec": Wrapper(_w(), operands=1, changes=_OTHER_USER),
-    "setpriv": Wrapper(_w(long="reuid= regid= clear-groups no-new-privs"), changes=_OTHER_USER),
-    "capsh": Wrapper(_w(), changes=_OTHER_USER),
-    "chroot": Wrapper(_w(long="userspec= groups= skip-chdir"), operands=1, changes=_ELSEWHERE),
-    "unshare": Wrapper(
-        _w(
-            "rimnpuUCTfcS",
-            "",
-            "mount uts ipc net pid user cgroup time fork map-root-user map-current-user mount-proc",
-        ),
-        changes=_ELSEWHERE,
-    ),
-    "nsenter": Wrapper(
-        _w("amuinpUCTF", "tSG", "target= all mount uts ipc net pid user cgroup"), changes=_ELSEWHERE
-    ),
-    **dict.fromkeys(
-        names(
-            "bwrap firejail dbus-run-session valgrind rlwrap torsocks start-stop-daemon daemonize"
-        ),
-        Wrapper(_w(), changes=_ELSEWHERE),
-    ),
-    "systemd-run": Wrapper(
-        _w("tPqGd", "pu", "user system scope pty pipe wait collect quiet unit= property="),
-        changes=_ELSEWHERE,
-    ),
-    "systemd-inhibit": Wrapper(_w(long="what= who= why= mode="), changes=_ELSEWHERE),
-    "caffeinate": Wrapper(_w("disum", "tw")),
-    "xvfb-run": Wrapper(_w("a", "ns"), changes=_ELSEWHERE),
-    "strace": Wrapper(
-        _w("cCdfFhikqrtTvVxy", "aEeIoOpPsSuXb"), changes="it records what the command does"
-    ),
-    "ltrace": Wrapper(_w("cCfhiLrStT", "aAeEloDnpsux"), changes="it records what the command does"),
-    "gdb": Wrapper(_w("nqx"), changes=_ELSEWHERE),
-    "perf": Wrapper(_w("adv", "eo"), operands=1, changes=_ELSEWHERE),
     "flock": Wrapper(
         _w(
             "sxenuoF",
@@ -126,60 +93,37 @@ WRAPPERS: dict[str, Wrapper] = {
         _w(
             "0rtpxo",
             "adEeIiLlnPs",
-            (
-                "null no-run-if-empty verbose interactive exit delimiter= max-args= max-procs= "
-                "replace= max-lines= arg-file= max-chars="
-            ),
+            "null no-run-if-empty verbose interactive exit delimiter= max-args= max-procs= "
+            "replace= max-lines= arg-file= max-chars=",
         ),
         changes=_MANY,
     ),
     "parallel": Wrapper(
         _w("0kmXtrqv", "jINnLs", "jobs= keep-order halt= dry-run bar"), changes=_MANY
     ),
-    "busybox": Wrapper(_w(), changes="it is many programs in one"),
-    "toybox": Wrapper(_w(), changes="it is many programs in one"),
-    "script": Wrapper(
-        _w("aefqE", "BcIOTmto", "command= append flush quiet return"),
-        changes="it records the output of the command",
-    ),
-    "entr": Wrapper(_w("acdnprsz"), changes=_MANY),
-    "faketime": Wrapper(_w(), operands=1, changes=_ELSEWHERE),
-    "proxychains": Wrapper(_w("q", "f"), changes=_ELSEWHERE),
-    "proxychains4": Wrapper(_w("q", "f"), changes=_ELSEWHERE),
     "npx": Wrapper(_w("yq", "p", "yes no-install package= quiet"), changes=_MAY_FETCH),
     "bunx": Wrapper(_w(), changes=_MAY_FETCH),
     "pnpx": Wrapper(_w(), changes=_MAY_FETCH),
     "uvx": Wrapper(_w("q", "p", "from= with= python="), changes=_MAY_FETCH),
-    "pipx": Wrapper(_w("q"), operands=1, changes=_MAY_FETCH),
     "ssh": Wrapper(
         _w("1246AaCfGgKkMNnqsTtVvXxYy", "BbcDEeFIiJLlmOopQRSWw"),
         operands=1,
         changes="it runs on another machine",
     ),
-    "docker": Wrapper(_w("itdP"), operands=2, changes=_CONTAINERS),
-    "podman": Wrapper(_w("itdP"), operands=2, changes=_CONTAINERS),
+    **dict.fromkeys(("docker", "podman"), Wrapper(_w("itdP"), operands=2, changes=_CONTAINERS)),
     "kubectl": Wrapper(_w("it", "nc"), operands=2, changes=_CONTAINERS),
-    "screen": Wrapper(_w("dmDRA", "SsT"), changes=_GOES_ON),
-    "tmux": Wrapper(_w("d", "Ls"), operands=1, changes=_GOES_ON),
-    "at": Wrapper(_w("mlbv", "qftf"), changes=_LATER),
-    "batch": Wrapper(_w(), changes=_LATER),
-    "coproc": Wrapper(_w(), changes="it continues in the background"),
-    "do": Wrapper(_w(), changes="it is part of a loop"),
+    **dict.fromkeys(("coproc", "do"), Wrapper(_w(), changes="it is part of a longer command")),
     "trap": Wrapper(_w("lp"), changes=_LATER),
     "hash": Wrapper(_w("lrt", "pd"), changes="it changes which program a name means"),
     "alias": Wrapper(_w("p"), changes="it changes which program a name means"),
 }
 """Programs that run an inner command. docker, ssh and similar ones are included, because the
-commands that they run elsewhere are searched too. Needed by: `env curl x` (deny, deny `curl`).
-"""
-
-LOOKED_THROUGH = names("docker podman kubectl busybox toybox sudo ssh npx capsh bwrap firejail gdb")
-"""Wrappers whose arguments are not fully known: the inner command may begin at any word. Needed by:
-`docker run -v x y curl z` (deny, deny `curl`).
+commands that they run elsewhere are searched too. Needed by: `ROW curl x` (deny, deny `curl`), `ROW
+1 curl x` (deny, deny `curl`).
 """
 
 SHELLS = names("sh bash dash zsh ksh mksh ash fish rbash su script")
-"""Needed by: `bash -c 'rm -rf /'` (deny)."""
+"""Needed by: `ROW -c 'curl x'` (deny, deny `curl`)."""
 _SHELL_FLAGS = re.compile(r"-[lceuxfo]*c[lceuxfo]*|-c")
 _LOADERS = re.compile(r"ld-linux[\w.-]*\.so(\.\d+)?|ld-musl[\w.-]*|ld\.so")
 
@@ -218,7 +162,7 @@ def unwrap(argv: Sequence[str], program: str) -> Unwrapped | None:
     if program in ("source", "."):
         return Unwrapped(adds="it runs a file as commands")
     if _LOADERS.fullmatch(program):
-        return Unwrapped([list(argv[1:])], adds=_ELSEWHERE, is_sure=False)
+        return Unwrapped([list(argv[1:])], adds=_OTHERWISE, is_sure=False)
     wrapper = WRAPPERS.get(program)
     if wrapper is None:
         return None
@@ -258,7 +202,7 @@ def is_free_of_order(argv: Sequence[str], patterns: Collection[str]) -> bool:
 
 
 _FIRST_IS_TEXT = names("sed awk gawk mawk nawk jq grep egrep fgrep rg printf")
-"""Needed by: `printf *.txt` (ask)."""
+"""Needed by: `ROW *.txt` (ask)."""
 
 
 def _program(argv: list[str], program: str, wrapper: Wrapper) -> Unwrapped:
@@ -276,6 +220,9 @@ def _program(argv: list[str], program: str, wrapper: Wrapper) -> Unwrapped:
     inner = inner[wrapper.operands :] if wrapper.operands else inner
     if program == "env" and not inner:
         found.adds = "it shows the environment, and keys with it"
+    if wrapper.changes == _OTHERWISE:  # its operands are not in the table
+        known = (i for i, word in enumerate(inner) if _is_known(program_of(word)))
+        inner = inner[next(known, 0) :]
     if inner:
         found.commands.append(inner)
     found.scripts += (
@@ -284,7 +231,11 @@ def _program(argv: list[str], program: str, wrapper: Wrapper) -> Unwrapped:
     return found
 
 
-_MAY_HOLD_BLANKS = re.compile(r"[ \n\\]")
+def _is_known(name: str) -> bool:
+    return name in PROGRAMS or name in WRAPPERS or name in SHELLS or name in ("find", "sed", "git")
+
+
+_MAY_HOLD_BLANKS = re.compile(r"[\s\\]")
 
 
 def _texts(argv: Sequence[str]) -> list[str]:
@@ -302,7 +253,7 @@ def _texts(argv: Sequence[str]) -> list[str]:
     ]
     if program_of(argv[0]) == "env":  # env -S has escapes of its own
         texts = [re.sub(r"\\[_tnrvf]", " ", text) for text in texts]
-    return [text for text in texts if " " in text.strip() or "\n" in text.strip()]
+    return [text for text in texts if re.search(r"\s", text.strip())]
 
 
 def _shell(argv: Sequence[str], program: str) -> Unwrapped | None:

@@ -152,7 +152,9 @@ _WRITERS: dict[str, tuple[Options, Callable[[Parsed, Sequence[str]], Written]]] 
         (_COPY, _outputs),
     ),
 }
-"""Needed by: `cp x .git/hooks/pre-commit` (deny)."""
+"""Needed by: `ROW x .git/config` (deny), `ROW -o .git/config` (deny), `ROW -i .git/config` (deny),
+`ROW of=.git/config` (deny).
+"""
 
 
 def written_by(argv: Sequence[str], name: str) -> Written | None:
