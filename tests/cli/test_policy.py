@@ -7,12 +7,12 @@ import os
 import pty
 import select
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Cli
+from tests.fork_server import command
 
 BAD = {
     "no JSON": "{",
@@ -32,7 +32,7 @@ BAD = {
 def piped(cli: Cli, *arguments: str, data: bytes) -> tuple[int, list[dict[str, Any]]]:
     """The exit code and the result lines of `policy check --from -`."""
     done = subprocess.run(
-        [sys.executable, "-m", "treadle", "policy", "check", "--from", "-", *arguments],
+        command("treadle", "policy", "check", "--from", "-", *arguments),
         input=data,
         stdout=subprocess.PIPE,
         cwd=cli.workspace,
@@ -47,7 +47,7 @@ def typed(cli: Cli, *arguments: str) -> str:
     """The output of `policy check` on a terminal."""
     master, slave = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "treadle", "policy", "check", *arguments],
+        command("treadle", "policy", "check", *arguments),
         stdin=subprocess.DEVNULL,
         stdout=slave,
         cwd=cli.workspace,
@@ -88,7 +88,7 @@ def test_bad_lines_are_answered_in_their_place_and_end_nothing(cli: Cli) -> None
 
 def test_a_line_is_answered_before_the_next_one_is_there(cli: Cli) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "treadle", "policy", "check", "--from", "-"],
+        command("treadle", "policy", "check", "--from", "-"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=cli.workspace,
@@ -96,8 +96,8 @@ def test_a_line_is_answered_before_the_next_one_is_there(cli: Cli) -> None:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        for command, decision in (("ls", "allow"), ("touch a", "ask"), ("ls", "allow")):
-            process.stdin.write(json.dumps({"command": command}).encode() + b"\n")
+        for line, decision in (("ls", "allow"), ("touch a", "ask"), ("ls", "allow")):
+            process.stdin.write(json.dumps({"command": line}).encode() + b"\n")
             process.stdin.flush()
             assert select.select([process.stdout], [], [], 30)[0], "no answer came"
             assert json.loads(process.stdout.readline())["decision"] == decision

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.cli.conftest import Answer, Cli
 from tests.cli.test_runs import CHARGE, crashed, rows
+from tests.fork_server import command
 
 EQUAL = "a1=2"
 """Ids of calls are the provider's: one may hold a `=`, and begin with another one."""
@@ -222,8 +223,8 @@ def test_an_agent_from_code_is_resumed_there_and_its_runs_are_a_tree(cli: Cli) -
     shown = cli("runs", "show", "last", "--journal", url).out
     assert shown.startswith(listed["boss"]["run_id"])
     assert f"↳ leaf  {listed['leaf']['run_id']}" in shown
-    for command in (["resume", "last", "--mode", "full"], ["fork", "last", "--turn", "1"]):
-        answer = cli("runs", *command, "--journal", url)
+    for words in (["resume", "last", "--mode", "full"], ["fork", "last", "--turn", "1"]):
+        answer = cli("runs", *words, "--journal", url)
         assert answer.code == 2
         assert "the agent 'boss'" in answer.err
 
@@ -293,19 +294,10 @@ def test_a_fork_beyond_the_end_is_refused(cli: Cli) -> None:
 def started(cli: Cli) -> subprocess.Popen[str]:
     """Start a run in a process of its own. Returns when its call runs."""
     slow = {"tool_calls": [{"name": "bash", "arguments": {"command": "sleep 60"}, "id": "s1"}]}
-    words = [
-        sys.executable,
-        "-m",
-        "treadle",
-        "run",
-        "slow",
-        "--model",
-        cli.script(slow, {"text": "late"}),
-        "--mode",
-        "full",
-        "--output",
-        "stream-json",
-    ]
+    options = ("--mode", "full", "--output", "stream-json")
+    words = command(
+        "treadle", "run", "slow", "--model", cli.script(slow, {"text": "late"}), *options
+    )
     process = subprocess.Popen(
         words,
         cwd=cli.workspace,
@@ -336,7 +328,7 @@ def test_a_run_is_ended_in_the_process_that_drives_it(cli: Cli) -> None:
         assert busy.code == 1
         assert "busy" not in busy.err
         assert "Traceback" not in busy.err
-        words = [sys.executable, "-m", "treadle", "runs", "resume", "last", "--wait"]
+        words = command("treadle", "runs", "resume", "last", "--wait")
         waiting = subprocess.Popen(
             words,
             cwd=cli.workspace,

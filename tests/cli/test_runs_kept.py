@@ -7,7 +7,6 @@ import os
 import pty
 import select
 import subprocess
-import sys
 from pathlib import Path
 
 import anyio
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 from tests.cli.conftest import Cli
 from tests.cli.test_runs import CHARGE, crashed, rows
 from tests.cli.test_runs_driven import waiting
+from tests.fork_server import command
 from tests.journal.runs import asks, finished, started
 from treadle import Runtime
 from treadle.cli.exits import CommandFailed
@@ -242,7 +242,7 @@ def test_an_age_that_could_be_misread_is_refused(cli: Cli, age: str) -> None:
 def test_a_person_is_asked_on_a_terminal(cli: Cli, answer: str, left: int) -> None:
     assert cli("run", "x", "--model", cli.script({"text": "ok"})).code == 0
     ours, theirs = pty.openpty()
-    words = [sys.executable, "-m", "treadle", "runs", "prune", "--older-than", "0h"]
+    words = command("treadle", "runs", "prune", "--older-than", "0h")
     process = subprocess.Popen(
         words, cwd=cli.workspace, env=cli.environment(), stdin=theirs, stdout=theirs, stderr=theirs
     )

@@ -16,6 +16,7 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.cli.test_worker import detached, held
 from tests.cli.workers import a_worker
+from tests.fork_server import command
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import columns
 from treadle.cli.runs.top_frame import Stuck, TopFrame
@@ -59,10 +60,10 @@ def test_ctrl_c_ends_the_following_and_not_the_run(cli: Cli) -> None:
     run_id = detached(
         cli, "x", "--mode", "full", "--model", cli.script(held(cli, "call"), {"text": "done"})
     )
-    command = [sys.executable, "-m", "treadle", "runs", "follow", run_id]
+    words = command("treadle", "runs", "follow", run_id)
     with a_worker(cli) as worker:
         following = subprocess.Popen(
-            command,
+            words,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -88,10 +89,10 @@ def test_a_run_that_waits_for_a_person_is_woken_with_the_answer(cli: Cli) -> Non
     run_id = detached(
         cli, "x", "--on-ask", "wait", "--model", cli.script(call, {"text": "written"})
     )
-    command = [sys.executable, "-m", "treadle", "runs", "follow", run_id]
+    words = command("treadle", "runs", "follow", run_id)
     with a_worker(cli):
         following = subprocess.Popen(
-            command,
+            words,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

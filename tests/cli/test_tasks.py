@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import pty
 import select
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from tests.cli.conftest import Cli
+from tests.fork_server import command
 
 NO_KEY = "Your tasks."
 
@@ -126,14 +126,11 @@ class Terminal:
 
 @contextmanager
 def terminal(cli: Cli, *arguments: str) -> Iterator[Terminal]:
+    words = command("treadle", "tasks", *arguments)
     pid, screen = pty.fork()
     if pid == 0:
         os.chdir(cli.workspace)
-        os.execve(
-            sys.executable,
-            [sys.executable, "-m", "treadle", "tasks", *arguments],
-            cli.environment(TERM="xterm"),
-        )
+        os.execve(words[0], words, cli.environment(TERM="xterm"))
     try:
         yield Terminal(pid, screen)
     finally:

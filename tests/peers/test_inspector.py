@@ -16,7 +16,7 @@ import pytest
 
 from tests.fork_server import command
 from tests.peers.child import ROOT
-from tests.peers.conformance.suite import MODULES
+from tests.peers.conformance.suite import COMPILED, MODULES
 from tests.peers.conftest import absent
 from tests.service.unlimited import unlimited
 
@@ -48,6 +48,7 @@ class Inspector:
             "HOME": str(folder),
             "LANG": "C.UTF-8",
             "PYTHONPATH": str(ROOT),
+            "NODE_COMPILE_CACHE": str(COMPILED),
         }
 
     def run(self, *options: str) -> subprocess.CompletedProcess[str]:
