@@ -31,6 +31,7 @@ from tests.crash.stories import STORIES, World
 
 STORY = "story"
 """Folder of the process that is copied."""
+NOT_KILLED = Ended(0, "")
 MOST = 400
 """Boundaries; a sweep that does not come to its end is none."""
 
@@ -83,16 +84,20 @@ def sweep(
     if server is None and not kills:
         stage = Stage(nursery, folder / STORY, story, without)
         stage.encrypt(key)
-        _judge_all(swept, stage.stopped(stage.task, numbers, named=""), crashes=0)
+        _judge_all(swept, stage.stopped(stage.task, numbers, named=""))
         return swept
+    killed: list[tuple[Stage, Ended]] = []
     for number in numbers:
         stage = Stage(nursery, folder / f"{number}", story, without, server)
         stage.encrypt(key)
         ended = stage.start(crash_at=number)
-        swept.points += ended.killed
-        stage.judge(swept, ended, crashes=int(ended.killed))
+        if kills:
+            _judge_all(swept, [(stage, ended)], in_one=False)
+        else:
+            killed.append((stage, ended))
         if not ended.killed:
-            return swept
+            break
+    _judge_all(swept, killed)
     return swept
 
 
@@ -118,32 +123,40 @@ def sweep_twice(
             if number and not first.killed:
                 return swept
             copies = stage.stopped(stage.next_task(), range(1, MOST), named=f"{number}-")
-            _judge_all(swept, copies, crashes=int(first.killed))
+            _judge_all(swept, copies, before=first)
             continue
+        first = NOT_KILLED
+        killed: list[tuple[Stage, Ended]] = []
         for second in range(1, MOST):
             stage = Stage(nursery, folder / f"{number}-{second}", story, server=server)
             first = stage.start(crash_at=number)
             if number and not first.killed:
                 return swept
             ended = stage.go_on(crash_at=second)
-            swept.points += ended.killed
-            stage.judge(swept, ended, crashes=first.killed + ended.killed)
+            if kills:
+                _judge_all(swept, [(stage, ended)], before=first, in_one=False)
+            else:
+                killed.append((stage, ended))
             if not ended.killed:
                 break
+        _judge_all(swept, killed, before=first)
     return swept
 
 
-def _judge_all(swept: Swept, copies: Sequence[tuple[Stage, Ended]], *, crashes: int) -> None:
-    """`crashes`: before the process that was copied."""
-    stages = [stage for stage, _ in copies]
-    finished = (
-        stages[0].finish(stages)
-        if copies and stages[0].is_whole and not stages[0].leaves_threads
-        else [None] * len(copies)
-    )
-    for (stage, ended), last in zip(copies, finished, strict=True):
+def _judge_all(
+    swept: Swept,
+    ends: Sequence[tuple[Stage, Ended]],
+    *,
+    before: Ended = NOT_KILLED,
+    in_one: bool = True,
+) -> None:
+    """`before`: the process before each. `in_one`: one process goes on with all, if it can."""
+    stages = [stage for stage, _ in ends]
+    in_one = in_one and all(one.is_whole and not one.leaves_threads for one in stages)
+    finished = stages[0].finish(stages) if in_one and stages else [None] * len(ends)
+    for (stage, ended), last in zip(ends, finished, strict=True):
         swept.points += ended.killed
-        stage.judge(swept, ended, crashes=crashes + ended.killed, finished=last)
+        stage.judge(swept, ended, crashes=before.killed + ended.killed, finished=last)
 
 
 class Stage:
@@ -222,6 +235,9 @@ class Stage:
 
     def finish(self, stages: Sequence[Stage]) -> list[Ended]:
         """Of all these, in one process."""
+        for stage in stages:
+            if stage._server is not None:
+                stage._server.expire(stage.url)
         return self.nursery.finish(
             [msgspec.structs.replace(stage.task, do="end") for stage in stages]
         )
