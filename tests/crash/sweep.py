@@ -92,7 +92,8 @@ def sweep(
         stage.encrypt(key)
         ended = stage.start(crash_at=number)
         if kills:
-            _judge_all(swept, [(stage, ended)], in_one=False)
+            stage.apart = True
+            _judge_all(swept, [(stage, ended)])
         else:
             killed.append((stage, ended))
         if not ended.killed:
@@ -134,7 +135,8 @@ def sweep_twice(
                 return swept
             ended = stage.go_on(crash_at=second)
             if kills:
-                _judge_all(swept, [(stage, ended)], before=first, in_one=False)
+                stage.apart = True
+                _judge_all(swept, [(stage, ended)], before=first)
             else:
                 killed.append((stage, ended))
             if not ended.killed:
@@ -144,16 +146,12 @@ def sweep_twice(
 
 
 def _judge_all(
-    swept: Swept,
-    ends: Sequence[tuple[Stage, Ended]],
-    *,
-    before: Ended = NOT_KILLED,
-    in_one: bool = True,
+    swept: Swept, ends: Sequence[tuple[Stage, Ended]], *, before: Ended = NOT_KILLED
 ) -> None:
-    """`before`: the process before each. `in_one`: one process goes on with all, if it can."""
+    """`before`: the process before each."""
     stages = [stage for stage, _ in ends]
-    in_one = in_one and all(one.is_whole and not one.leaves_threads for one in stages)
-    finished = stages[0].finish(stages) if in_one and stages else [None] * len(ends)
+    in_one = stages and all(stage.in_one for stage in stages)
+    finished = stages[0].finish(stages) if in_one else [None] * len(ends)
     for (stage, ended), last in zip(ends, finished, strict=True):
         swept.points += ended.killed
         stage.judge(swept, ended, crashes=before.killed + ended.killed, finished=last)
@@ -182,6 +180,8 @@ class Stage:
         self._server, self._key = server, b""
         self.bounds = Bounds()
         """Change it where processes are robbed of their journal."""
+        self.apart = False
+        """Whether each step is a process of its own."""
         self.task = Task(
             journal=self.journal, witness=self.witness, story=story, without=without, url=self.url
         )
@@ -197,9 +197,12 @@ class Stage:
         return not self.task.without and not self.task.fault
 
     @property
-    def leaves_threads(self) -> bool:
-        """Threads of its tools may outlive its processes' event loops."""
-        return any("slow" in turn for turn in self.story.turns)
+    def in_one(self) -> bool:
+        """Whether one process may go on to the end. Threads of its tools must not outlive the event
+        loops.
+        """
+        has_threads = any("slow" in turn for turn in self.story.turns)
+        return self.is_whole and not self.apart and not has_threads
 
     def start(self, *, crash_at: int = 0) -> Ended:
         return self._drive(self.task, crash_at)
@@ -214,7 +217,7 @@ class Stage:
         copies: list[tuple[Stage, Ended]] = []
 
         def copy(number: int, ended: Ended) -> None:
-            copies.append((self._copied(f"{named}{number}"), ended))
+            copies.append((self.copied(self.folder.with_name(f"{named}{number}")), ended))
             if ended.killed:
                 World(copies[-1][0].witness).saw("ending", str(ended.pid), str(ended.at_s))
 
@@ -224,8 +227,10 @@ class Stage:
         shutil.rmtree(self.folder)
         return copies
 
-    def _copied(self, name: str) -> Stage:
-        copy = Stage(self.nursery, self.folder.with_name(name), self._name, self.task.without)
+    def copied(self, folder: Path) -> Stage:
+        """What its processes have left, in this folder."""
+        copy = Stage(self.nursery, folder, self._name, self.task.without)
+        copy.bounds = self.bounds
         copy.encrypt(self._key)
         shutil.copytree(self.folder, copy.folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
         return copy
@@ -271,6 +276,8 @@ class Stage:
         `finished`: the end of the process that has examined it already.
         """
         place = self.folder.name
+        if finished is None and self.in_one:
+            (finished,) = self.finish([self])
         if finished is None:
             self._go_on_to_the_end(swept, last)
         else:

@@ -26,12 +26,18 @@ SAID = {
 }
 
 
-@pytest.fixture
-def stage(nursery: Nursery, tmp_path: Path) -> Stage:
-    """Its journal holds a run already."""
-    made = robbed(nursery, tmp_path / "stage", "one")
+@pytest.fixture(scope="module")
+def used(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    """Its journal holds a run already. To be copied."""
+    made = robbed(nursery, tmp_path_factory.mktemp("used") / "stage", "one")
     assert nursery.drive(msgspec.structs.replace(made.task, name="before")).said == "completed\n"
     return made
+
+
+@pytest.fixture
+def stage(used: Stage, tmp_path: Path) -> Stage:
+    """The same, for one test."""
+    return used.copied(tmp_path / "stage")
 
 
 def whole(stage: Stage, last: Ended, *, crashes: int) -> None:
@@ -45,12 +51,11 @@ def whole(stage: Stage, last: Ended, *, crashes: int) -> None:
 @pytest.mark.parametrize("lasting", [True, False], ids=["for good", "once"])
 @pytest.mark.parametrize("fault", ["full", "broken", "unsynced"])
 def test_a_disk_that_fails_at_any_write_stops_the_run_before_its_next_call(
-    nursery: Nursery, tmp_path: Path, fault: str, lasting: bool
+    nursery: Nursery, used: Stage, tmp_path: Path, fault: str, lasting: bool
 ) -> None:
     outcomes: set[str] = set()
     for number in range(1, 60, 1 if fault == "unsynced" else 7):
-        stage = robbed(nursery, tmp_path / f"{number}", "one")
-        nursery.drive(msgspec.structs.replace(stage.task, name="before"))
+        stage = used.copied(tmp_path / f"{number}")
         ended = nursery.drive(
             msgspec.structs.replace(
                 stage.task, fault=f"{fault}:{number}{'' if lasting else f'-{number}'}"
@@ -66,12 +71,11 @@ def test_a_disk_that_fails_at_any_write_stops_the_run_before_its_next_call(
 
 
 def test_where_the_system_refuses_to_write_the_call_does_not_run(
-    nursery: Nursery, tmp_path: Path
+    nursery: Nursery, used: Stage, tmp_path: Path
 ) -> None:
     outcomes: set[str] = set()
     for size in range(4_000, 140_000, 12_000):
-        stage = robbed(nursery, tmp_path / f"{size}", "one")
-        nursery.drive(msgspec.structs.replace(stage.task, name="before"))
+        stage = used.copied(tmp_path / f"{size}")
         ended = nursery.drive(msgspec.structs.replace(stage.task, fault=f"limit:{size}"))
         assert (
             ended.said == "completed\n"
