@@ -33,7 +33,7 @@ PARTS = {
     # own.
     "everything but accounts": [
         "--max-examples",
-        "60",
+        "40",
         "--exclude-path-regex",
         f"{STREAMS}|^/auth/",
     ],

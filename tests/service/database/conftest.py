@@ -12,6 +12,7 @@ from tests.service.database.postgres import plain_postgres_url, postgres_server,
 from tests.service.database.ready import (
     PLAIN,
     postgres_ready,
+    ready_in_memory,
     ready_postgres_url,
     ready_url,
 )
@@ -55,11 +56,11 @@ def engine() -> Iterator[Engine]:
 async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
     """One with its tables, which the user owns."""
     if request.param == "memory":
-        url = "sqlite://"
+        made = ready_in_memory()
     elif request.param == "sqlite":
-        url = ready_url(tmp_path / "rows.db")
+        made = Database.open(ready_url(tmp_path / "rows.db"))
     else:
         role = "postgres" if request.param == "postgres" else PLAIN
-        url = request.getfixturevalue("ready_postgres_url")(role)
-    async with Database.open(url) as database:
+        made = Database.open(request.getfixturevalue("ready_postgres_url")(role))
+    async with made as database:
         yield database
