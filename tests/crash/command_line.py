@@ -76,11 +76,13 @@ def sweep_commands(
     *,
     at: Iterable[int] | None = None,
     again: Iterable[int] = (0,),
+    afterwards: Nursery | None = None,
 ) -> Swept:
     """One crash each, at the boundaries `at`, and where `again` says so one more of the command
     that goes on; 0 is nowhere.
 
-    `nursery`: None for processes of their own, as a person starts them.
+    `nursery`: None for processes of their own, as a person starts them. `afterwards`: takes the last
+    step, over a run that has ended.
     """
     swept, seconds = Swept(), list(again)
     for number in at if at is not None else range(1, MOST):
@@ -90,7 +92,7 @@ def sweep_commands(
                 killed = [stage.play(crash_at=number)]
                 if second:
                     killed.append(stage.go_on(crash_at=second).killed)
-                stage.judge(swept)
+                stage.judge(swept, afterwards)
             swept.points += sum(killed)
             if number and not killed[0]:
                 return swept
@@ -205,7 +207,7 @@ class _Stage:
         finally:
             db.close()
 
-    def judge(self, swept: Swept) -> None:
+    def judge(self, swept: Swept, afterwards: Nursery | None = None) -> None:
         place, before = self._folder.name, -1
         ended = Ended(-signal.SIGKILL, "")
         for _ in range(STEPS_MOST):
@@ -218,6 +220,7 @@ class _Stage:
             if over and verdict is not None and before == verdict.effects:
                 break
             # once more, over a run that is over: nothing happens
+            self._nursery = afterwards if over and afterwards is not None else self._nursery
             before = verdict.effects if verdict is not None and over else -1
             ended = self.go_on()
             if ended.killed or "Traceback" in ended.said:

@@ -13,8 +13,10 @@ from tests.crash.nursery import Nursery
 from tests.crash.sweep import MOST
 
 
-def test_a_command_that_was_killed_goes_on_with_runs_resume(tmp_path: Path) -> None:
-    swept = sweep_commands(None, tmp_path, "one", at=(1, 4, 7, 8, 11))
+def test_a_command_that_was_killed_goes_on_with_runs_resume(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    swept = sweep_commands(None, tmp_path, "one", at=(1, 4, 7, 8, 11), afterwards=nursery)
     assert not swept.violations
     assert swept.points == 5
     assert (swept.unknown, swept.had_happened) == (2, 1)

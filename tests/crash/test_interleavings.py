@@ -4,6 +4,7 @@ deeper.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,13 @@ DEPTHS: dict[Name, int] = {
     "start and resume": 6,
     "session": 4,
 }
+
+
+@pytest.fixture(autouse=True)
+def small_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each execution looks through all variables for credentials."""
+    for name in os.environ.keys() - {"HOME", "PATH", "PYTEST_CURRENT_TEST"}:
+        monkeypatch.delenv(name)
 
 
 @pytest.mark.parametrize("name", DEPTHS)
