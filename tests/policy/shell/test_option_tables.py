@@ -29,8 +29,6 @@ WITHOUT_GETOPT = {
     "printf": "a builtin",
     "type": "a builtin",
     "exit": "a builtin",
-    "jobs": "a builtin",
-    "wait": "a builtin",
     ":": "a builtin",
     "true": "a builtin",
     "false": "a builtin",
@@ -42,7 +40,6 @@ WITHOUT_GETOPT = {
     "getconf": "words by itself: -a, -v SPEC",
     "locale": "argp, which reads as getopt does",
     "ps": "three kinds of options; runs contained only",
-    "shasum": "Perl; runs contained only",
     "cal": "getopt; often not installed",
 }
 """Programs that do not hand a table to getopt, with how they read their options."""

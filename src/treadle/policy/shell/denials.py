@@ -20,7 +20,7 @@ from treadle.policy.shell.lexical import (
     targets_in,
 )
 from treadle.policy.shell.programs import PROGRAMS
-from treadle.policy.shell.rule_scope import paths_in
+from treadle.policy.shell.runners import paths_in
 from treadle.policy.shell.wrappers import (
     LOOKED_THROUGH,
     MAX_INNER,

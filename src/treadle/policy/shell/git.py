@@ -58,20 +58,15 @@ LOOKS: dict[str, Options] = {
     "blame": _o(
         "bltfnswec",
         "L",
-        (
-            "root show-stats line-porcelain porcelain incremental abbrev date= color-lines "
-            "color-by-age show-name show-number show-email since="
-        ),
+        "root show-stats line-porcelain porcelain incremental abbrev date= color-lines "
+        "color-by-age show-name show-number show-email since=",
         glued="MC",
     ),
-    "annotate": _o("lbtw", "L"),
     "branch": _o(
         "avrvi",
         "",
-        (
-            "list all remotes verbose show-current contains no-contains merged no-merged "
-            "points-at= sort= format= color no-color column no-column"
-        ),
+        "list all remotes verbose show-current contains no-contains merged no-merged points-at= "
+        "sort= format= color no-color column no-column",
     ),
     "tag": _o(
         "lin", "", "list contains no-contains merged no-merged points-at= sort= format= column"
@@ -97,10 +92,8 @@ LOOKS: dict[str, Options] = {
     "describe": _o(
         "",
         "",
-        (
-            "all tags contains abbrev= candidates= exact-match long match= exclude= always "
-            "first-parent dirty broken"
-        ),
+        "all tags contains abbrev= candidates= exact-match long match= exclude= always "
+        "first-parent dirty broken",
     ),
     "grep": _o(
         "EFGPivwIarRhHnlLcoqpWz",
@@ -114,16 +107,13 @@ LOOKS: dict[str, Options] = {
         numbers=True,
     ),
     "merge-base": _o("a", "", "all octopus independent is-ancestor fork-point"),
-    "name-rev": _o("", "", "tags refs= all name-only always"),
     "show-ref": _o("sdq", "", "head heads tags dereference hash verify abbrev quiet branches"),
     "for-each-ref": _o(
         "", "", "format= count= sort= points-at= merged no-merged contains no-contains"
     ),
     "check-ignore": _o("qvzn", "", "quiet verbose stdin non-matching no-index"),
-    "count-objects": _o("vH"),
     "diff-tree": _o("prtsvcmz", "", f"{_DIFF} root no-commit-id", glued="MCU"),
     "reflog": _o("n", "n", _LOG, numbers=True),
-    "whatchanged": _o("p", "n", _LOG, numbers=True),
     "version": _o(),
 }
 """Commands of git that only read, with their read-only options. Needed by: `git ROW` (contained).
@@ -134,10 +124,8 @@ ACTS: dict[str, Options] = {
     "commit": _o(
         "aqvsn",
         "m",
-        (
-            "all message= quiet verbose amend no-edit signoff allow-empty allow-empty-message "
-            "date= author= only include dry-run"
-        ),
+        "all message= quiet verbose amend no-edit signoff allow-empty allow-empty-message date= "
+        "author= only include dry-run",
     ),
     "switch": _o("qm", "cC", "create= force-create= quiet detach"),
     "checkout": _o("qb", "b", "quiet detach"),
@@ -164,12 +152,13 @@ _OWN = (
     | ACTS.keys()
     | (NETWORK - {"svn", "p4", "lfs"})
     | names(
-        "am apply bisect bundle clean commit-graph commit-tree config fast-export fast-import "
-        "filter-branch format-patch fsck gc hash-object help init interpret-trailers maintenance "
-        "mailinfo mktag mktree multi-pack-index mergetool difftool notes pack-objects pack-refs "
-        "patch-id prune range-diff read-tree repack replace rerere reset show-branch "
-        "sparse-checkout stripspace symbolic-ref unpack-objects update-index update-ref var "
-        "verify-commit verify-pack verify-tag worktree write-tree"
+        "am annotate apply bisect bundle clean commit-graph commit-tree config count-objects "
+        "difftool fast-export fast-import filter-branch format-patch fsck gc hash-object help "
+        "init interpret-trailers mailinfo maintenance mergetool mktag mktree multi-pack-index "
+        "name-rev notes pack-objects pack-refs patch-id prune range-diff read-tree repack replace "
+        "rerere reset show-branch sparse-checkout stripspace symbolic-ref unpack-objects "
+        "update-index update-ref var verify-commit verify-pack verify-tag whatchanged worktree "
+        "write-tree"
     )
 )
 """Git's own commands, which aliases cannot replace. Needed by: `git ROW` (allow in mode full, deny

@@ -67,7 +67,7 @@ def _data(command: ParsedCommand, program: str) -> Iterator[str]:
 
 def _holds_data(argv: list[str], name: str) -> bool:
     """Return True if the program is known to use its arguments only as data or paths."""
-    if name in ("printf", "wait") or name in _READ_TEXT:  # -v and -p evaluate a variable's name
+    if name == "printf" or name in _READ_TEXT:  # printf -v evaluates the name of a variable
         return False
     if name == "git":
         return read_git(argv[1:]).form != "unknown"

@@ -18,16 +18,15 @@ from treadle.policy.shell import dangers
 from treadle.policy.shell.agreement import Differ, agreed
 from treadle.policy.shell.conditions import judge_test, redirections_of
 from treadle.policy.shell.denials import MAX_WORDS, Denials
-from treadle.policy.shell.expansion import expanded
 from treadle.policy.shell.find import read_find
+from treadle.policy.shell.globs import expanded
 from treadle.policy.shell.ground import Ground
 from treadle.policy.shell.hiding import may_run
 from treadle.policy.shell.judgement import JudgedWords, Judgement
 from treadle.policy.shell.lexical import SPLICED, invisible_in, names_one_of
 from treadle.policy.shell.plain_line import OutsideLanguage
 from treadle.policy.shell.programs import PROGRAMS
-from treadle.policy.shell.rule_scope import beyond
-from treadle.policy.shell.runners import pattern_of
+from treadle.policy.shell.runners import beyond, pattern_of
 from treadle.policy.shell.script import ParsedCommand, Script
 from treadle.policy.shell.simple import SimpleCommand
 from treadle.policy.shell.syntax import LEAVES_RUNNING, parse

@@ -65,26 +65,22 @@ PROGRAMS: dict[str, Program] = {
         _o(
             "1aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ",
             "IwT",
-            long="all almost-all author escape block-size= ignore-backups color directory classify "
-            "file-type format= full-time group-directories-first "
-            "no-group human-readable si hide= hyperlink indicator-style= inode ignore= kibibytes "
-            "numeric-uid-gid literal hide-control-chars show-control-chars "
-            "quote-name quoting-style= reverse recursive size sort= time= time-style= tabsize= "
-            "width= context zero",
+            long="all almost-all author escape block-size= ignore-backups color directory "
+            "classify file-type format= full-time group-directories-first no-group human-readable "
+            "si hide= hyperlink indicator-style= inode ignore= kibibytes numeric-uid-gid literal "
+            "hide-control-chars show-control-chars quote-name quoting-style= reverse recursive "
+            "size sort= time= time-style= tabsize= width= context zero",
         ),
         held_with="L H",
     ),
-    "dir": Program("names", _o("aAlhrtSR")),
     "tree": Program(
         "names",
         Options(
             "adfiqNQpugshDFvtcUrnACSxJX",
             "LPI",
             value_glued=False,
-            long=(
-                "noreport dirsfirst filesfirst du si prune inodes device matchdirs ignore-case "
-                "metafirst"
-            ),
+            long="noreport dirsfirst filesfirst du si prune inodes device matchdirs ignore-case "
+            "metafirst",
         ),
     ),
     "du": Program(
@@ -93,8 +89,8 @@ PROGRAMS: dict[str, Program] = {
             "0abcHhkmsSxlDP",
             "dBt",
             long="all apparent-size block-size= bytes total dereference-args max-depth= "
-            "human-readable inodes null si summarize threshold= "
-            "time exclude= one-file-system separate-dirs count-links no-dereference",
+            "human-readable inodes null si summarize threshold= time exclude= one-file-system "
+            "separate-dirs count-links no-dereference",
         ),
         held_with="L D dereference-args",
     ),
@@ -103,10 +99,8 @@ PROGRAMS: dict[str, Program] = {
         _o(
             "ahHiklPT",
             "Btx",
-            long=(
-                "all human-readable si inodes local portability print-type total output no-sync "
-                "type= exclude-type= block-size="
-            ),
+            long="all human-readable si inodes local portability print-type total output no-sync "
+            "type= exclude-type= block-size=",
         ),
     ),
     "stat": Program(
@@ -118,30 +112,24 @@ PROGRAMS: dict[str, Program] = {
         _o(
             "bhikLnNrs0",
             "FP",
-            long=(
-                "brief mime mime-type mime-encoding no-dereference dereference separator= no-pad "
-                "extension keep-going raw"
-            ),
+            long="brief mime mime-type mime-encoding no-dereference dereference separator= no-pad "
+            "extension keep-going raw",
         ),
     ),
     "readlink": Program(
         "names",
         _o(
             "femnqsvz",
-            long=(
-                "canonicalize canonicalize-existing canonicalize-missing no-newline quiet silent "
-                "verbose zero"
-            ),
+            long="canonicalize canonicalize-existing canonicalize-missing no-newline quiet silent "
+            "verbose zero",
         ),
     ),
     "realpath": Program(
         "names",
         _o(
             "emLPqsz",
-            long=(
-                "canonicalize-existing canonicalize-missing logical physical quiet strip "
-                "no-symlinks zero relative-to: relative-base:"
-            ),
+            long="canonicalize-existing canonicalize-missing logical physical quiet strip "
+            "no-symlinks zero relative-to: relative-base:",
         ),
     ),
     "basename": Program("words", _o("az", "s", long="multiple suffix= zero")),
@@ -150,14 +138,9 @@ PROGRAMS: dict[str, Program] = {
     "which": Program("words", _o("as")),
     "type": Program("words", _o("aftpP")),
     # ---------------------------------------------------------------- words and facts
-    "echo": Program("words", takes_anything=True),
+    **dict.fromkeys(("echo", ":", "true", "false", "expr"), Program("words", takes_anything=True)),
     "printf": Program("words", takes_anything=True, check=_printf),
-    ":": Program("words", takes_anything=True),
-    "true": Program("words", takes_anything=True),
-    "false": Program("words", takes_anything=True),
     "seq": Program("words", _o("w", "s", long="equal-width separator="), check=_seq),
-    "expr": Program("words", takes_anything=True),
-    "factor": Program("words", kind=FindingKind.HELD),
     "date": Program(
         "words",
         _o(
@@ -170,18 +153,15 @@ PROGRAMS: dict[str, Program] = {
         "none",
         _o(
             "asnrvmpio",
-            long=(
-                "all kernel-name nodename kernel-release kernel-version machine processor "
-                "hardware-platform operating-system"
-            ),
+            long="all kernel-name nodename kernel-release kernel-version machine processor "
+            "hardware-platform operating-system",
         ),
     ),
-    "arch": Program("none"),
-    "nproc": Program("none", _o(long="all ignore=")),
-    "hostname": Program("none", _o("s")),
     "whoami": Program("none", _o()),
     "id": Program("words", _o("gGnruz", long="group groups name real user zero")),
     "groups": Program("words", _o()),
+    "nproc": Program("none", _o(long="all ignore=")),
+    "hostname": Program("none", _o("s")),
     "tty": Program("none", _o("s")),
     "uptime": Program("none", _o("ps", long="pretty since")),
     "free": Program("none", _o("bkmghtlw", long="human total wide mebi gibi")),
@@ -201,10 +181,7 @@ PROGRAMS: dict[str, Program] = {
         check=_ps,
     ),
     "top": Program("none", _o("bcHiS", "ndopuU", glued="w"), FindingKind.HELD),
-    "sleep": Program("words", _o(), FindingKind.HELD),
-    "yes": Program("words", _o(), FindingKind.HELD),
-    "wait": Program("none", _o(), FindingKind.HELD),
-    "jobs": Program("none", _o("lnprs"), FindingKind.HELD),
+    **dict.fromkeys(("sleep", "yes"), Program("words", _o(), FindingKind.HELD)),
 }
 """Programs by base name. Needed by: `ROW` (allow or contained), `printf x` (allow)."""
 

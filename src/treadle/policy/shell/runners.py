@@ -1,7 +1,8 @@
-"""Arguments that a rule covers in addition to its words.
+"""Scope of a user's rule that allows a program: arguments that it covers in addition to its words.
 
 A rule allows its own words, and options that are known not to run other code: a table for each
-program that runs project code, and a few common options for other programs. Entry point: `extends`.
+program that runs project code, and a few common options for other programs. Entry points: `beyond`,
+`paths_in`, `pattern_of`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from treadle.config.rule import PermissionRule
+from treadle.policy.decision import FindingKind
+from treadle.policy.shell.git import NETWORK as GIT_NETWORK
+from treadle.policy.shell.git import read_git
+from treadle.policy.shell.ground import Ground
 from treadle.policy.shell.options import Options, names, read_options
+from treadle.policy.shell.programs import PROGRAMS
+from treadle.policy.shell.wrappers import WRAPPERS
 
 NETWORK = names(
     "curl wget fetch http https xh ssh scp sftp rsync ftp lftp tftp telnet nc ncat netcat socat "
@@ -95,19 +103,17 @@ _CARGO = RunnerProgram(
     _o(
         "qvr",
         "pjF",
-        "quiet verbose release all workspace package= exclude= lib bins bin= tests test= "
-        "examples example= benches bench= doc all-targets no-run no-fail-fast "
-        "all-features no-default-features features= locked offline frozen jobs= profile= check "
-        "message-format= color= keep-going",
+        "quiet verbose release all workspace package= exclude= lib bins bin= tests test= examples "
+        "example= benches bench= doc all-targets no-run no-fail-fast all-features "
+        "no-default-features features= locked offline frozen jobs= profile= check message-format= "
+        "color= keep-going",
     ),
     behind_dashes=True,
 )
 _GO = RunnerProgram(
     _o(
-        single=(
-            "v race cover short failfast json count= run= skip= timeout= bench= benchmem "
-            "benchtime= cpu= p= parallel= shuffle= tags= trimpath n"
-        ),
+        single="v race cover short failfast json count= run= skip= timeout= bench= benchmem "
+        "benchtime= cpu= p= parallel= shuffle= tags= trimpath n",
         long="",
     )
 )
@@ -119,10 +125,8 @@ _PLAIN = RunnerProgram(
     _o(
         "qvhn",
         "",
-        (
-            "quiet verbose silent help version color no-color colour check dry-run diff list debug "
-            "strict fail-fast no-cache all"
-        ),
+        "quiet verbose silent help version color no-color colour check dry-run diff list debug "
+        "strict fail-fast no-cache all",
     )
 )
 
@@ -140,7 +144,55 @@ _REMOTE = re.compile(r"[\w+.-]+://|[\w.-]+@[\w.-]+:|[\w.-]+:[\w./~-]*/")
 _VARIABLE = re.compile(r"\w+[:+?]?=")
 
 
-def extends(words: Sequence[str], argv: Sequence[str], *, any_more: bool) -> str | None:
+def beyond(rule: PermissionRule, argv: list[str], ground: Ground) -> str | None:
+    """Return the reason why a command exceeds its rule; None if the rule covers it."""
+    name = argv[0]
+    exact = len(rule.words) == len(argv)
+    if (
+        (
+            name in PROGRAMS
+            or name in WRAPPERS
+            or name in ("sed", "test", "[", "set", "cd", "eval", "source", ".")
+        )
+        and not exact
+        and name != "git"
+    ):
+        return (
+            f"{name} does more than read with these arguments, and a rule for it covers only its "
+            "exact words"
+        )
+    if name == "git":
+        git = read_git(argv[1:])
+        if git.form == "unknown" and (
+            not exact or git.command in GIT_NETWORK or git.command.startswith("-")
+        ):
+            return git.why
+    elif (why := _extends(rule.words, argv, any_more=rule.any_more)) is not None:
+        return why
+    for word in argv[1:]:
+        for part in paths_in(word):
+            finding = ground.writes(part)
+            if (
+                finding.kind is FindingKind.FORBIDDEN
+                or ground.reads(part).kind is not FindingKind.READS
+            ):
+                return f"{part[:60]!r} is outside the workspace, or guarded"
+    return None
+
+
+def paths_in(word: str) -> list[str]:
+    """Return the possible paths in an argument: the whole, the part after `=`, and the part after
+    the letter of a short option.
+    """
+    parts = [word] if not word.startswith("-") else []
+    if "=" in word:
+        parts.append(word.split("=", 1)[1])
+    if re.match(r"-[^-]", word) and "/" in word:
+        parts.append(word[word.index("/") :] if word[2:3] != "." else word[2:])
+    return [part for part in parts if part and ("/" in part or part.startswith((".", "~")))]
+
+
+def _extends(words: Sequence[str], argv: Sequence[str], *, any_more: bool) -> str | None:
     """Return the reason why `argv` exceeds the rule with these `words`; None if the rule covers it.
 
     `any_more`: the rule covers all further arguments. Paths are judged elsewhere.

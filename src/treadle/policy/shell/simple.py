@@ -20,7 +20,7 @@ from treadle.policy.shell.ground import Ground
 from treadle.policy.shell.lookup import doubt_about
 from treadle.policy.shell.options import Options, Program, read_options
 from treadle.policy.shell.programs import CHOSEN_BY_THE_FOLDER, PROGRAMS, VERSION_ONLY
-from treadle.policy.shell.rule_scope import beyond
+from treadle.policy.shell.runners import beyond
 from treadle.policy.shell.words import ShellWord
 from treadle.policy.shell.wrappers import MAX_INNER, Unwrapped, unwrap
 from treadle.policy.shell.writers import written_by

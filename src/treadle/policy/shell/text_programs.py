@@ -59,8 +59,6 @@ def _jq(parsed: Parsed) -> str | None:
     )
 
 
-_SUM = Program("contents", _o("btz", long="binary text zero tag"))
-
 _GREP = _o(
     "EFGPivwxcLlqsonHhbTZrRzaUIyV0123456789",
     "emABCdD",
@@ -74,14 +72,20 @@ _GREP = _o(
 )
 """Needed by: `grep -n foo a.txt` (allow)."""
 
+_GREP_PROGRAM = Program(
+    "pattern",
+    _GREP,
+    recursive="r R recursive dereference-recursive d directories",
+    held_with="R dereference-recursive",
+)
+
 TEXT_PROGRAMS: dict[str, Program] = {
     "cat": Program(
         "contents",
         _o(
             "AbeEnstTuv",
-            long=(
-                "show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting"
-            ),
+            long="show-all number-nonblank show-ends number squeeze-blank show-tabs "
+            "show-nonprinting",
         ),
         held_alone=True,
     ),
@@ -96,10 +100,8 @@ TEXT_PROGRAMS: dict[str, Program] = {
             _o(
                 "qvzfF",
                 "ncs",
-                long=(
-                    "lines= bytes= quiet silent verbose zero-terminated follow retry "
-                    "sleep-interval= pid="
-                ),
+                long="lines= bytes= quiet silent verbose zero-terminated follow retry "
+                "sleep-interval= pid=",
                 numbers=True,
             ),
             plus=True,
@@ -114,8 +116,8 @@ TEXT_PROGRAMS: dict[str, Program] = {
             "p",
             "bdfhilnsvw",
             long="body-numbering= section-delimiter= footer-numbering= header-numbering= "
-            "line-increment= join-blank-lines= number-format= "
-            "no-renumber number-separator= starting-line-number= number-width=",
+            "line-increment= join-blank-lines= number-format= no-renumber number-separator= "
+            "starting-line-number= number-width=",
         ),
     ),
     "tac": Program("contents", _o("br", "s", long="before regex separator=")),
@@ -126,9 +128,8 @@ TEXT_PROGRAMS: dict[str, Program] = {
             "bdfghiMnRrVcCmsuz",
             "kt",
             long="ignore-leading-blanks dictionary-order ignore-case general-numeric-sort "
-            "ignore-nonprinting month-sort human-numeric-sort "
-            "numeric-sort random-sort reverse sort= version-sort check key= merge stable "
-            "field-separator= unique zero-terminated "
+            "ignore-nonprinting month-sort human-numeric-sort numeric-sort random-sort reverse "
+            "sort= version-sort check key= merge stable field-separator= unique zero-terminated "
             "parallel= buffer-size=",
         ),
     ),
@@ -137,10 +138,8 @@ TEXT_PROGRAMS: dict[str, Program] = {
         _o(
             "cdDiuz",
             "fsw",
-            long=(
-                "count repeated all-repeated skip-fields= ignore-case skip-chars= unique "
-                "zero-terminated check-chars= group"
-            ),
+            long="count repeated all-repeated skip-fields= ignore-case skip-chars= unique "
+            "zero-terminated check-chars= group",
         ),
         most=1,
     ),
@@ -149,10 +148,8 @@ TEXT_PROGRAMS: dict[str, Program] = {
         _o(
             "nsz",
             "bcdf",
-            long=(
-                "bytes= characters= delimiter= fields= complement only-delimited "
-                "output-delimiter= zero-terminated"
-            ),
+            long="bytes= characters= delimiter= fields= complement only-delimited "
+            "output-delimiter= zero-terminated",
         ),
     ),
     "tr": Program("words", _o("cCdst", long="complement delete squeeze-repeats truncate-set1")),
@@ -175,13 +172,11 @@ TEXT_PROGRAMS: dict[str, Program] = {
             "abBcdeEiNnpqrstTuwyZ0123456789",
             "CUWIFxS",
             long="normal brief report-identical-files context unified ed rcs side-by-side width= "
-            "left-column suppress-common-lines "
-            "show-c-function show-function-line= label= expand-tabs initial-tab tabsize= "
-            "recursive new-file unidirectional-new-file "
+            "left-column suppress-common-lines show-c-function show-function-line= label= "
+            "expand-tabs initial-tab tabsize= recursive new-file unidirectional-new-file "
             "ignore-file-name-case exclude= ignore-case ignore-tab-expansion "
-            "ignore-trailing-space ignore-space-change "
-            "ignore-all-space ignore-blank-lines ignore-matching-lines= text strip-trailing-cr "
-            "minimal horizon-lines= "
+            "ignore-trailing-space ignore-space-change ignore-all-space ignore-blank-lines "
+            "ignore-matching-lines= text strip-trailing-cr minimal horizon-lines= "
             "speed-large-files color no-dereference",
         ),
         recursive="r recursive",
@@ -198,16 +193,13 @@ TEXT_PROGRAMS: dict[str, Program] = {
         ),
     ),
     "expand": Program("contents", _o("i", "t", long="initial tabs=")),
-    "unexpand": Program("contents", _o("a", "t", long="all first-only tabs=")),
     "column": Program(
         "contents",
         _o(
             "teLxJ",
             "cosNORHTWnE",
-            long=(
-                "table separator= output-separator= columns= fillrows table-columns= "
-                "table-right= table-hide= json"
-            ),
+            long="table separator= output-separator= columns= fillrows table-columns= "
+            "table-right= table-hide= json",
         ),
     ),
     "od": Program(
@@ -216,10 +208,8 @@ TEXT_PROGRAMS: dict[str, Program] = {
             "abcdfilosxv",
             "AjNSt",
             glued="w",
-            long=(
-                "address-radix= skip-bytes= read-bytes= format= output-duplicates width strings "
-                "endian="
-            ),
+            long="address-radix= skip-bytes= read-bytes= format= output-duplicates width strings "
+            "endian=",
         ),
     ),
     "xxd": Program(
@@ -238,51 +228,27 @@ TEXT_PROGRAMS: dict[str, Program] = {
         ),
         FindingKind.HELD,
     ),
-    "base64": Program("contents", _o("di", "w", long="decode ignore-garbage wrap=")),
-    "base32": Program("contents", _o("di", "w", long="decode ignore-garbage wrap=")),
-    "md5sum": _SUM,
-    "sha1sum": _SUM,
-    "sha224sum": _SUM,
-    "sha256sum": _SUM,
-    "sha384sum": _SUM,
-    "sha512sum": _SUM,
-    "b2sum": _SUM,
-    "shasum": Program("contents", _o("bt", "a", long="algorithm="), FindingKind.HELD),
+    **dict.fromkeys(
+        ("base64", "base32"), Program("contents", _o("di", "w", long="decode ignore-garbage wrap="))
+    ),
+    **dict.fromkeys(
+        ("md5sum", "sha1sum", "sha256sum", "sha512sum"),
+        Program("contents", _o("btz", long="binary text zero tag")),
+    ),
     "cksum": Program("contents", _o("z", "a", long="algorithm= untagged raw")),
-    "sum": Program("contents", _o("rs")),
-    "tsort": Program("contents", _o()),
     "jq": Program(
         "pattern",
         _o(
             "cCejMnrRsSa",
             "",
-            long="compact-output color-output exit-status join-output monochrome-output null-input "
-            "raw-output raw-input slurp sort-keys "
-            "ascii-output tab seq stream",
+            long="compact-output color-output exit-status join-output monochrome-output "
+            "null-input raw-output raw-input slurp sort-keys ascii-output tab seq stream",
         ),
         pattern_options="",
         check=_jq,
     ),
-    "grep": Program(
-        "pattern",
-        _GREP,
-        recursive="r R recursive dereference-recursive d directories",
-        held_with="R dereference-recursive",
-    ),
-    "egrep": Program(
-        "pattern",
-        _GREP,
-        recursive="r R recursive dereference-recursive d directories",
-        held_with="R dereference-recursive",
-        kind=FindingKind.HELD,
-    ),
-    "fgrep": Program(
-        "pattern",
-        _GREP,
-        recursive="r R recursive dereference-recursive d directories",
-        held_with="R dereference-recursive",
-        kind=FindingKind.HELD,
-    ),
+    "grep": _GREP_PROGRAM,
+    **dict.fromkeys(("egrep", "fgrep"), replace(_GREP_PROGRAM, kind=FindingKind.HELD)),
     "rg": Program(
         "pattern",
         _o(
