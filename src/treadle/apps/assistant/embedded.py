@@ -134,7 +134,7 @@ def _next_calls(
 
 def _too_many(count: int, wishes: Sequence[Wish]) -> str:
     """Return a reply that refuses too many calls, and suggests a workaround if there is one."""
-    everything = Filter("all"), Filter(), Filter("open")
+    everything = Filter(), Filter("open")
     deleted = [
         wish.target for wish in wishes if isinstance(wish, TaskChange) and wish.doing == "delete"
     ]

@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 import msgspec
 
-from treadle.apps.assistant.language.verbs import ACTIONS
 from treadle.apps.assistant.language.wishes import (
     CALLS_MOST,
     AddTask,
@@ -23,27 +22,9 @@ from treadle.apps.assistant.language.wishes import (
     TaskChange,
     Wish,
 )
-from treadle.apps.assistant.language.wording import known
 from treadle.apps.assistant.matching import folded, meant
-from treadle.apps.assistant.stems import stem
 
-_ALIKE = [
-    frozenset(map(stem, words.split()))
-    for words in (
-        "buy get grab order purchase pick fetch collect bring",
-        "call phone ring dial",
-        "email mail write message text send contact",
-        "do finish complete make handle sort",
-        "clean wash tidy wipe mop hoover vacuum sweep scrub dust",
-        "repair fix mend",
-        "see meet visit",
-        "hand submit send deliver",
-    )
-]
-"""Groups of verbs that mean the same action on an object."""
-_ANY = frozenset(map(stem, known("do finish complete handle sort deal take go manage settle")))
-"""Verbs that only mean that something is done."""
-_ALL = Filter("all")
+_ALL = Filter()
 _LOOKED_UP = 5
 """Maximum number of new tasks for which a lookup, which is a call too, checks for existing ones."""
 
@@ -70,22 +51,8 @@ class TooManyTasks(Exception):
 
 def _fitting(named: Named, tasks: Sequence[KnownTask]) -> list[KnownTask]:
     """Return the tasks that match best, including ties."""
-    titles = [task.title for task in tasks]
-    found = meant(f"{named.verb} {named.words}".strip(), titles)
-    if not found and named.verb:
-        about = {stem(word) for word in folded(named.words)}
-        likely = meant(named.words, titles)
-        found = [at for at in likely if _of_verb(named.verb, titles[at], about)]
+    found = meant(f"{named.verb} {named.words}".strip(), [task.title for task in tasks])
     return [tasks[at] for at in found]
-
-
-def _of_verb(verb: str, title: str, about: set[str]) -> bool:
-    """Return True if the title names the action that was done to the object."""
-    done = stem(folded(verb)[0])
-    first = next(iter(folded(title)), "")
-    if stem(first) in about or first not in ACTIONS or done in _ANY:
-        return True
-    return any(done in alike and stem(first) in alike for alike in _ALIKE)
 
 
 def looks(wishes: Sequence[Wish]) -> tuple[Filter, ...]:
@@ -107,8 +74,7 @@ def looks(wishes: Sequence[Wish]) -> tuple[Filter, ...]:
 
 def listing(wanted: Filter) -> PlannedCall:
     given = msgspec.structs.asdict(wanted).items()
-    kept = {k: v for k, v in given if v is not None and (k, v) != ("status", "all")}
-    return PlannedCall("list_tasks", kept)
+    return PlannedCall("list_tasks", {name: value for name, value in given if value is not None})
 
 
 def calls_of(wishes: Sequence[Wish], seen: Seen) -> list[PlannedCall]:

@@ -1,8 +1,7 @@
 """New tasks: the text after "add" as one title or several, with the fields next to it.
 
-Words such as "urgent" or "friday" may also be part of a title ("plan the friday party", "reply to
-urgent mail"). They are fields only if they stand apart: at an end, at a stop, or before a
-conjunction. Entry points: `added`, `asides_of`, `fields_alone`, `values_in`.
+Words such as "urgent" or "friday" may be part of a title ("plan the friday party"). They are fields
+only at an end or at a stop. Entry points: `added`, `asides_of`, `fields_alone`, `values_in`.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from __future__ import annotations
 from datetime import date
 from typing import TypeAlias
 
-from treadle.apps.assistant.language.dates import day_at, looks_like_a_day
+from treadle.apps.assistant.language.dates import LIKE_A_DAY, day_at
 from treadle.apps.assistant.language.verbs import ACTIONS
-from treadle.apps.assistant.language.wishes import AddTask, Fields, Missing
+from treadle.apps.assistant.language.wishes import CALLS_MOST, AddTask, Fields, Missing
 from treadle.apps.assistant.language.wording import (
     Keys,
     Phrases,
@@ -24,7 +23,6 @@ from treadle.apps.assistant.language.wording import (
     phrase,
     pieces_of,
     without_end,
-    without_start,
 )
 from treadle.apps.assistant.unsupported import leading_occasion
 
@@ -76,10 +74,6 @@ _DESCRIPTION = Phrases.plain(
     "description|desc|notes|details|note is? / "
     "with|and a|the? description|desc|notes|note|details|comment of|that|saying|says|is?"
 )
-_GOES_ON = known(
-    "at with about in and to from for regarding re because so but then before after by on until till "
-    "please thanks that which with: via @ or of its if"
-)
 DASHES = known("- \u2013 — --")
 _TIES = DASHES | known("and & with also as")
 _JOINING = DASHES | known("and due by on for with , please pls is its it that thats also a")
@@ -107,29 +101,27 @@ def asides_of(words: Words, today: date) -> tuple[list[Token], Fields]:
             continue
         start, end, value = aside
         fields.setdefault(name, value)
-        last = end == len(rest)
-        while start and rest[start - 1].key in _TIES and (last or rest[start - 1].key != "as"):
+        while start and rest[start - 1].key in _TIES:
             start -= 1
         del rest[start:end]
     return rest, fields
 
 
 def _apart(words: Words, start: int, end: int) -> bool:
-    if end == len(words) or start == 0 or words[end - 1].stop:
+    """Return True if the words stand at an end, at a stop, or next to words that were removed."""
+    if end == len(words) or words[end - 1].stop:
         return True
-    torn = (place for place in (start, end) if words[place].place != words[place - 1].place + 1)
-    return words[end].key in _GOES_ON or any(torn)
+    return any(words[place].place != words[place - 1].place + 1 for place in (start, end))
 
 
 def _description(words: Words, _: date) -> Aside | None:
     keys = keys_of(words)
     for i in range(1, len(keys)):
-        because = keys[i] in ("because", "cuz") and i > 1
-        row = (1, "") if because else _DESCRIPTION.at(keys, i)
+        row = _DESCRIPTION.at(keys, i)
         if row is None or (rest := i + row[0]) >= len(keys):
             continue
         marked = words[rest - 1].stop == ":" or words[rest].quoted
-        if marked or (row[0] > 1 and keys[i + 1] != "details") or because:
+        if marked or (row[0] > 1 and keys[i + 1] != "details"):
             end = rest + 1 if words[rest].quoted else len(keys)
             return i, end, phrase(words[rest:end])
     return None
@@ -179,7 +171,7 @@ def unread_day(words: Words) -> str:
     """Return the text of a due date that is not in the calendar, to be asked about."""
     keys = keys_of(words)
     for i in range(2, len(keys)):
-        if keys[i - 1] in ("by", "on", "due") and looks_like_a_day(*keys[i : i + 2]):
+        if keys[i - 1] in ("by", "on", "due") and LIKE_A_DAY.match(" ".join(keys[i : i + 2])):
             return " ".join(word.text for word in words[i : i + 3])
     return ""
 
@@ -217,11 +209,7 @@ def values_in(words: Words, today: date) -> Fields:
 
 # ---------------------------------------------------------------- titles
 
-_LEVELS = {
-    **dict.fromkeys(("high", "urgent", "important", "top", "critical", "high-priority"), "High"),
-    **{"medium": "Medium", "low": "Low", "low-priority": "Low"},
-}
-_SIZE = f"{'|'.join(_LEVELS)}|quick|simple|small|normal|new|another|extra|big"
+_SIZE = "high|urgent|important|top|critical|high-priority|medium|low|low-priority|quick|simple|small|normal|new|another|extra|big"
 _TASK = "tsk|task|todo|to-do|item|entry|reminder|alarm|alert|notification|taks|tsak|tasl|thing"
 _TASKS = "tasks|todos|to-dos|items|entries|reminders|things"
 _COUNT = "two|three|four|five|six|seven|a|few|some|several|couple|2|3|4|5|6"
@@ -233,8 +221,6 @@ _LEADS = Phrases.plain(
     "to|called|named|titled|labelled|entitled|saying|says|reading|that|about|regarding|for|where|:|-|\u2013|—|of|me / "
     "for me to / i need|have to"
 )
-_BULLETS = DASHES | {"*", "•", ":", "and", "&", "please"}
-_START = Phrases.plain("|".join(_BULLETS))
 _END = Phrases.plain(
     "to|on|in|into|onto my|the|our|your to-do|todo|task|tasks|shopping|grocery? list|tasks|todos|lists / "
     f"{'|'.join(DASHES)}|and|&|please|pls|plz|thanks|thx|with|ok|okay|:"
@@ -246,41 +232,41 @@ _EMPTY = known(
 _JOINS = known("and & plus")
 _PREPOSITIONS = known("with for about to from at between of on in regarding")
 TITLE = Missing("what you would like to add", "title")
-MOST = 10
-_PIECES = 60
 
 
-def added(words: Words, today: date) -> list[AddTask] | Missing:
-    """Return the tasks, at most ten; Missing if there is no title, or a date is invalid."""
+def added(
+    words: Words, today: date, given: Fields | None = None, *, bare: bool = False
+) -> list[AddTask] | list[Missing]:
+    """Return the tasks, at most ten; Missing if there is no title, or a date is invalid.
+
+    `given`: fields unless the words have their own. `bare`: no word asked for adding.
+    """
     keys = keys_of(words)
     noun = _NOUN.at(keys)
     count = noun[0] if noun is not None else 0
-    rest = _led(words[count:], today, noun=count > 0)
-    left, fields = asides_of(without_end(rest, _END), today)
+    rest = without_end(_led(words[count:], today, noun=count > 0), _END)
+    left, fields = asides_of(rest, today)
     if "due" not in fields and (day := unread_day(left)):
-        return Missing(f"the date '{day[:40]}'", "value", field="due")
-    if (level := next((_LEVELS[key] for key in keys[:count] if key in _LEVELS), None)) is not None:
+        return [Missing(f"the date '{day[:40]}'", "value", field="due")]
+    if (level := next(filter(None, (level_of([key]) for key in keys[:count])), None)) is not None:
         fields.setdefault("priority", level)
-    title = _title(_led(_bare(left), today, noun=count > 0 or "due" in fields))
+    title = _title(_led(without_end(left, _END), today, noun=count > 0 or "due" in fields))
     if not title:  # the question keeps the day, priority and description for its answer
-        return Missing(TITLE.what, "title", AddTask("", fields))
+        return [Missing(TITLE.what, "title", AddTask("", (given or {}) | fields))]
     listed = any(key in _TASKS.split("|") or key == "following" for key in keys[:count])
-    pieces = [] if "description" in fields else _several(_bare(rest), today, listed=listed)
-    return _separate(pieces, level, today) if len(pieces) > 1 else [AddTask(title, fields)]
+    pieces = [] if "description" in fields else _several(rest, today, listed=listed)
+    several = _separate(pieces, level, today) if len(pieces) > 1 else []
+    tasks = several or [AddTask(title, fields)]
+    return [AddTask(task.title, (given or {}) | task.fields, bare) for task in tasks]
 
 
-def _bare(words: Words) -> list[Token]:
-    return without_start(without_end(words, _END), _START)
-
-
-def _led(words: Words, today: date, *, noun: bool) -> list[Token]:
+def _led(words: Words, today: date, *, noun: bool) -> Words:
     """Return the words without those that introduce the title: "to" and "for" after "task"."""
-    kept = without_start(words, _START)
-    found = _LEADS.at(keys_of(kept[:10])) if noun else None
-    if found is None or found[0] >= len(kept):
-        return kept
-    dated = kept[0].key in ("for", "on") and "due" in asides_of(kept[:6], today)[1]
-    return kept if dated else kept[found[0] :]
+    found = _LEADS.at(keys_of(words[:10])) if noun else None
+    if found is None or found[0] >= len(words):
+        return words
+    dated = words[0].key in ("for", "on") and "due" in asides_of(words[:6], today)[1]
+    return words if dated else words[found[0] :]
 
 
 def is_empty(words: Words) -> bool:
@@ -294,17 +280,17 @@ def _title(words: Words) -> str:
     # The "a" of "schedule a haircut" is an article, that of "a < b" is not.
     if len(words) > 1 and words[0].key in ("a", "an") and words[1].start == words[0].end + 1:
         words = words[1:]
-    return leading_occasion(phrase(_bare(words)).strip(" -\u2013—:;,"))
+    return leading_occasion(phrase(without_end(words, _END)).strip(" -\u2013—:;,*•"))
 
 
 def _separate(pieces: list[list[Token]], level: str | None, today: date) -> list[AddTask]:
     """Return a task for each piece with its fields; fields of the last piece alone apply to all."""
-    own = [asides_of(piece, today) for piece in pieces[:_PIECES]]
+    own = [asides_of(piece, today) for piece in pieces[:_WORDS_MOST]]
     shared: Fields = {} if level is None else {"priority": level}
     if not any(fields for words, fields in own[:-1] if words):
         shared |= own[-1][1]
-    found = [(_title(_bare(words)), shared | fields) for words, fields in own if words]
-    return [AddTask(title, fields) for title, fields in found if title][:MOST]
+    found = [(_title(without_end(words, _END)), shared | fields) for words, fields in own if words]
+    return [AddTask(title, fields) for title, fields in found if title][:CALLS_MOST]
 
 
 def _several(words: Words, today: date, *, listed: bool) -> list[list[Token]]:
@@ -317,7 +303,7 @@ def _several(words: Words, today: date, *, listed: bool) -> list[list[Token]]:
         lines = pieces_of(words, frozenset(), "\n")
         return [line[line[0].key.isdigit() and line[0].stop == "." :] for line in lines]
     pieces = pieces_of(words, _JOINS)
-    bare = (_bare(asides_of(piece, today)[0]) for piece in pieces[:_PIECES])
+    bare = (without_end(asides_of(piece, today)[0], _END) for piece in pieces[:_WORDS_MOST])
     named = [piece for piece in bare if piece]
     if listed or all(len(piece) == 1 and piece[0].quoted for piece in named):
         return pieces

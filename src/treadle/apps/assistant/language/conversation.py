@@ -1,5 +1,4 @@
-"""References of a conversation, parsed from its text: the last list, the last task, the open
-question. Also small talk.
+"""References of a conversation, parsed from its text, and small talk.
 
 docs/tasks.md lists the fixed replies. No other state of a conversation is kept. Entry points:
 `Dialogue`, `said_alone`.
@@ -54,8 +53,6 @@ class Dialogue(msgspec.Struct):
     """Titles of the last reply."""
     fresh: Literal["", "list", "task"] = ""
     """Subject of the reply directly before the message."""
-    trail: tuple[str, ...] = ()
-    """Titles mentioned by consecutive replies, up to the last one."""
     did: bool = False
     """True if the reply directly before the message reported a change."""
     options: tuple[str, ...] = ()
@@ -90,18 +87,11 @@ class Dialogue(msgspec.Struct):
                 named = [*named, *(title for title in found.groups() if title is not None)]
         if named:
             self.recent, self.last, self.fresh = tuple(named), named[-1], self.fresh or "task"
-        trail = tuple(dict.fromkeys((*self.trail, *named)))[-10:]
-        self.trail = trail if self.fresh == "task" else ()
         self.did = _DID.search(text) is not None
         if (question := _QUESTIONS.search(text)) is not None:
             kinds = ("which", "not_found", "unclear")
             self.asked = next(kind for kind in kinds if question[kind] is not None)
             self.about, self.options = question[self.asked], _options(question["options"] or "")
-
-    def numbered(self, number: int) -> str | None:
-        """Return the title with this number, in the question or else in the list; -1 is the last."""
-        titles = ("", *(self.options or self.listed))
-        return titles[number] or None if -1 <= number < len(titles) else None
 
 
 def rows_of(text: str) -> list[str]:

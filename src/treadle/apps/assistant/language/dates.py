@@ -1,7 +1,7 @@
 """Days and periods: "tomorrow", "next friday", "in 2 weeks", "Dec 1st", "12/24", "this week".
 
 A week begins on Monday; "next friday" is the Friday of the next week; a day without a year is the
-next one in the future; 12/24 is month before day if possible, 24.12. is day before month. fields.py
+next one in the future; 12/24 is month before day if possible, 24.12. is day before month. adding.py
 decides whether a day belongs to the task. Entry points: `day_at`, `period_at`.
 """
 
@@ -67,7 +67,7 @@ def _whole(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"(?:{pattern})(?= |$)")
 
 
-_LIKE_A_DAY = _whole(
+LIKE_A_DAY = _whole(
     f"{_ISO}|{_NAME} [0-9]+|[0-9]{{1,2}}{_TH}|[0-9]+[/.-][0-9.]+|[0-9]+ (?:{_any(_MONTHS)})"
 )
 
@@ -188,12 +188,6 @@ def day_at(keys: Keys, place: int, today: date) -> Found | None:
     return None
 
 
-def looks_like_a_day(*keys: str) -> bool:
-    return _LIKE_A_DAY.match(" ".join(keys)) is not None
-
-
-# ---------------------------------------------------------------- periods, for lists
-
 _EARLIEST, _LATEST = date(2000, 1, 1), date(9999, 12, 31)
 _DUE_DATE = "any|a|no? due? date|dates|deadline|deadlines"
 _SPECIAL = Phrases(
@@ -215,16 +209,9 @@ def _week(found: Match, today: date) -> tuple[date, date]:
     return monday, _in(6, today if is_over and found["which"] == "this" else monday)
 
 
-def _month(found: Match, today: date) -> tuple[date, date]:
-    last = _last_day("month", _coming(today, 28, _MONTHS[found["name"]]))
-    return last.replace(day=1), last
-
-
 _PERIODS: tuple[tuple[str, Callable[[Match, date], tuple[date, date]]], ...] = (
     (rf"(?:{_IN})?(?P<which>this|next) week(?! on| {_DAY_NAME})", _week),
     (rf"(?:{_IN})?(?:the )?(?:this )?weekend", lambda _, it: (_in(5, _monday(it)), _in(6, _monday(it)))),
-    # "may" and "march" alone may be other words.
-    (rf"(?:{_IN}|(?!may|mar|dec\b)){_NAME}(?! (?:the )?[0-9])", _month),
     (rf"(?:{_IN})?(?:the )?(?:next|coming|following) {_AMOUNT}", lambda it, today: (today, _later(it, today))),
 )  # fmt: skip
 _PERIOD_READERS = [(_whole(pattern), read) for pattern, read in _PERIODS]

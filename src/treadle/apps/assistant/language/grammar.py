@@ -1,6 +1,6 @@
 """Sentences that change tasks, as tables of patterns, and the matching of them.
 
-A pattern is words as in phrases.py, and slots in capitals:
+A pattern is words as in wording.py, and slots in capitals:
 
     X  reference to tasks            T  text
     F  name of a field               Z  value of that field
@@ -18,9 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-from treadle.apps.assistant.language.adding import level_of, values_in
+from treadle.apps.assistant.language.adding import values_in
 from treadle.apps.assistant.language.conversation import Dialogue
-from treadle.apps.assistant.language.dates import day_at
 from treadle.apps.assistant.language.wording import (
     Pattern,
     Phrases,
@@ -66,6 +65,7 @@ complete    mark X off
 complete    {finish} off|out|up|with|on? X
 complete    i|ive|we|weve|im am|have? {adverb}? have|am? {adverb}? done|finished|completed|did|ticked|checked with|off|on? X
 field       {delete}|reset|unset F of|for|on|from|to X
+field       {delete}|reset|unset F
 delete      {delete} out|up|away|off|about? X
 delete      get rid of X
 delete      take X off|out|away from|of? my|the|our? {list}?
@@ -129,25 +129,17 @@ _LIST = known(
     "them that this stuff"
 )
 _NOT_DONE = known(
-    "be become have moved changed postponed cancelled canceled delayed rescheduled needed required wanted planned scheduled expected supposed "
+    "got left found felt be become have moved changed postponed cancelled canceled delayed rescheduled needed required wanted planned scheduled expected supposed "
     "interested bored tired worried confused excited scared blocked missed added deleted removed renamed listed updated named titled started forgot "
     "forgotten tried thought decided hated loved liked hoped wished wondered noticed remembered lost failed stopped promised agreed realized "
     "realised heard hid lay laid led meant been was were had given stressed annoyed began begun spent used overloaded overwhelmed assigned "
     "prioritized prioritised"
 )
-_MADE = known("made gave told kept seen saw left found felt")
-_SAME_IN_BOTH = known("put cut set read quit")
-_ACTORS = known(
+_ACTORS = _NOT_DONE | known(
     "done finished completed called phoned rang emailed texted wrote visited met came asked helped replied answered messaged contacted went ate "
     "drank slept ran spoke did took got"
 )
 """Verbs whose preceding noun may be the actor if there is no "is": "mum called"."""
-_NOT = {
-    "A": _NOT_DONE | known("left got"),
-    "B": _NOT_DONE | _SAME_IN_BOTH | known("left found felt"),
-    "C": _NOT_DONE | _MADE,
-    "D": _NOT_DONE | _MADE | _SAME_IN_BOTH | _ACTORS,
-}
 _SLOTS: Final = frozenset("XTFZVWYABCD")
 _MARKS: Final = _SLOTS | {":"}
 _VALUE_MOST = 12
@@ -155,15 +147,9 @@ _LONG = 80
 """Number of words from which only patterns with a single slot at their end are tried."""
 
 
-# ---------------------------------------------------------------- matching
-
-
 def value_of(words: Words, field: str, talk: Dialogue) -> str | None:
-    keys = keys_of(words)
-    if field == "due":
-        day = day_at(keys, 0, talk.today)
-        return day[1].isoformat() if day is not None and day[0] == len(keys) else None
-    return level_of(keys) if field == "priority" else phrase(words)
+    found = values_in(words, talk.today)
+    return found.get(field) if field in ("due", "priority") else phrase(words)
 
 
 def field_of(words: Words) -> str:
@@ -183,7 +169,11 @@ def _fits(slot: str, words: Words, bound: Bound, talk: Dialogue) -> bool:
         case "Y":
             return not _LIST.isdisjoint(keys)
         case "A" | "B" | "C" | "D":
-            return len(keys) == 1 and is_past(first.key) and first.key not in _NOT[slot]
+            return (
+                len(keys) == 1
+                and is_past(first.key)
+                and first.key not in (_ACTORS if slot == "D" else _NOT_DONE)
+            )
         case _:
             return True
 

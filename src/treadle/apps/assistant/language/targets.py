@@ -1,7 +1,6 @@
-"""The tasks that a message is about: filters and requests for lists; references by words of the
-title, by number in a list, by "it", or to several at once.
+"""Tasks that a message is about: filters, requests for lists, and references by title, number or "it".
 
-Entry points: `filter_of`, `asked_for`, `looked_for`, `target_of`.
+Entry points: `filter_of`, `asked_for`, `target_of`.
 """
 
 from __future__ import annotations
@@ -69,13 +68,8 @@ _NOUNS = _NOUN_WORDS | known(
     "todo to-do to-dos list lists agenda plate reminders schedule one ones overview"
 )
 _ASKING = known("what whats which whatre do is are any anything how whens when wheres where")
-_SURE = known("show list display")
-_BROAD = known("what whats anything")
+_SURE = known("show list display find search look")
 _ARTICLES = known("the my a an word words")
-_TRAILING = Phrases.plain("task|tasks|todo|todos|in|my|list|the|items")
-_BEFORE_TEXT = Phrases.plain(
-    "for? the|my|a|any|all? task|tasks|todo|todos|items? about|with|containing|named|called|mentioning|for?"
-)
 
 
 def filter_of(words: Words, today: date) -> tuple[Filter, str]:
@@ -132,9 +126,9 @@ def asked_for(
     asks = verb in _ASKING or question
     stateful = wanted.status is not None or "due" in keys
     if rest and stateful and verb in ("is", "are", "when", "whens", "did", "do") and len(keys) < 12:
-        return [Show(Filter("all", search=rest))]
+        return [Show(Filter(search=rest))]
     if rest:
-        narrowed = (verb in _SURE and not wanted.empty) or (asks and due)
+        narrowed = (verb in _SURE and wanted != Filter()) or (asks and due)
         if not about_tasks and not narrowed:
             return [Show(Filter(search=rest))] if verb in _SURE and len(rest) < 60 else None
         if not about_tasks and verb in _ASKING:
@@ -143,31 +137,13 @@ def asked_for(
             wanted = Filter(wanted.status, wanted.priority, rest)
         elif head is None:
             return None
-    elif (
-        wanted.empty
-        and not about_tasks
-        and verb not in _SURE
-        and (verb not in _BROAD or len(keys) < 2)
-    ):
+    elif wanted == Filter() and not about_tasks and verb not in _SURE and "have" not in keys:
         return None
     if head is None and not (about_tasks or question or due or wanted.status):
         return None
     if wanted.status is None and due and asks and wanted.search != "overdue":
         wanted = Filter("open", wanted.priority, wanted.search)
-    return [_shown(wanted)]
-
-
-def _shown(wanted: Filter) -> Show:
-    return Show(Filter(wanted.status or "all", wanted.priority, wanted.search))
-
-
-def looked_for(words: Words, today: date) -> Wishes:
-    """Parse the words after "find", "search for"."""
-    wanted, other = filter_of(words, today)
-    if not wanted.empty and (not other or not words):
-        return [_shown(wanted)]
-    text = phrase(without_end(without_start(words, _BEFORE_TEXT), _TRAILING))
-    return [Show(Filter("all", None, text)) if text else Missing("what to look for", "title")]
+    return [Show(wanted)]
 
 
 # ---------------------------------------------------------------- references
@@ -185,8 +161,7 @@ _AFTER = Phrases.plain(
 _IT = Phrases(
     {
         "it|that|this|thing / the|that|this same|last|previous|latest|newest|recent? task|one|item|todo|reminder": "it",
-        "both": "both",
-        "them|those|these": "them",
+        "both|them|those|these": "them",
         "all of them|those|these / them all": "all",
     }
 )
@@ -200,7 +175,6 @@ _HASH = re.compile(r"#?(\d{1,4})(?:st|nd|rd|th)?\.?")
 _COUNTERS = known("number no nr num task item option # tasks numbers items todo entry")
 _FILLING = known("the and & in on list my of ones also or")
 _ALL = Phrases.plain("all|every|everything|each|entire / my|the? list|tasks|todos")
-_PLURALS = known("tasks todos items to-dos")
 _EXCEPT = known("except but besides excluding unless without apart")
 _VAGUE = known("something anything one some stuff a task tasks things to")
 _JOINS = known("and & plus also or")
@@ -215,7 +189,7 @@ def target_of(words: Words, talk: Dialogue) -> list[Target] | Missing:
     words = _bared(words)
     keys = keys_of(words)
     if (it := _IT.whole(keys)) is not None:
-        if talk.fresh == "list" and len(talk.listed) > 1 and "last" in keys:
+        if "last" in keys and (talk.options or (talk.fresh == "list" and len(talk.listed) > 1)):
             return _numbered([-1], talk)
         return _referred(it, talk)
     if (numbers := _numbers(words)) is not None:
@@ -235,12 +209,9 @@ def _bared(words: Words) -> Words:
 def _referred(it: str, talk: Dialogue) -> list[Target] | Missing:
     if it == "it":
         return [Named(talk.last)] if talk.last else TASK
-    trail = talk.trail[-2:] if it == "both" else talk.trail
     listed = talk.listed if talk.fresh == "list" else ()
-    known_titles = (talk.options, talk.recent, trail, listed)
-    titles = next((titles for titles in known_titles if len(titles) > 1), ())
-    named = [Named(title) for title in titles]
-    return [*named] or ([Filter("all")] if it == "all" else TASK)
+    titles = next((it for it in (talk.options, talk.recent, listed) if len(it) > 1), ())
+    return [Named(title) for title in titles] or ([Filter()] if it == "all" else TASK)
 
 
 def _numbers(words: Words) -> list[int] | None:
@@ -265,8 +236,9 @@ def _numbers(words: Words) -> list[int] | None:
 
 
 def _numbered(numbers: Sequence[int], talk: Dialogue) -> list[Target] | Missing:
-    titles = [talk.numbered(number) for number in numbers]
-    found: list[Target] = [Named(title) for title in dict.fromkeys(titles) if title is not None]
+    titles = ("", *(talk.options or talk.listed))  # number -1 is the last
+    known_titles = (titles[it] for it in numbers if -1 <= it < len(titles))
+    found: list[Target] = [Named(title) for title in dict.fromkeys(known_titles) if title]
     if not found or len(found) < len(set(numbers)):
         listed = ": there is no such number in the list" if talk.options or talk.listed else ""
         return Missing(f"which task you mean{listed}", "task")
@@ -277,7 +249,7 @@ def _every(words: Words, talk: Dialogue) -> list[Target] | Missing | None:
     """Parse "all open tasks", "everything due today", "my overdue tasks"."""
     keys = keys_of(words)
     starts = _ALL.at(keys)
-    if starts is None and not (keys and keys[-1] in _PLURALS) and "tasks" not in keys:
+    if starts is None and "tasks" not in keys:
         return None
     if any(key in _EXCEPT for key in keys):
         return _EXACTLY
@@ -287,9 +259,9 @@ def _every(words: Words, talk: Dialogue) -> list[Target] | Missing | None:
     if "due" in keys and wanted.search is None:
         return _EXACTLY
     if rest:
-        if starts is None or (keys[0] in ("my", "the") and wanted.empty):
+        if starts is None or (keys[0] in ("my", "the") and wanted == Filter()):
             return None
         if wanted.search is not None:
             return _EXACTLY
         wanted = Filter(wanted.status, wanted.priority, rest)
-    return TASK if starts is None and (wanted.empty or counted) else [wanted]
+    return TASK if starts is None and (wanted == Filter() or counted) else [wanted]

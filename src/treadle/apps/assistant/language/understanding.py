@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-import msgspec
-
 from treadle.apps.assistant.language.adding import DASHES, TITLE, added, fields_alone, is_empty
-from treadle.apps.assistant.language.changing import REOPEN, answered, changing, commanded, stated
+from treadle.apps.assistant.language.changing import answered, changing, commanded, stated
 from treadle.apps.assistant.language.conversation import (
     HELP,
     NO_REMINDERS,
-    NO_REOPENING,
     NO_REPEATING,
     NOTHING_CHANGED,
     Dialogue,
@@ -25,19 +22,11 @@ from treadle.apps.assistant.language.conversation import (
     said_alone,
 )
 from treadle.apps.assistant.language.dates import day_at
-from treadle.apps.assistant.language.targets import asked_for, looked_for
-from treadle.apps.assistant.language.verbs import (
-    ACTIONS,
-    VerbPhrase,
-    clauses_of,
-    closed,
-    head_at,
-    opened,
-)
+from treadle.apps.assistant.language.targets import asked_for
+from treadle.apps.assistant.language.verbs import ACTIONS, VerbPhrase, bare_of, clauses_of, head_at
 from treadle.apps.assistant.language.wishes import (
     CALLS_MOST,
     AddTask,
-    Fields,
     Missing,
     Named,
     PlainCall,
@@ -56,12 +45,8 @@ _LABELS = known(
 )
 _NEGATIONS = known("dont not never didnt havent hasnt wont cannot cant shouldnt")
 _DENIERS = known("i we please you do does did ive have")
-_NOT_NEGATED = known(
-    "what whats which show list mark is are any anything do tasks how find everything"
-)
 _PUTTING = known("put stick throw pop get chuck shove slap bung place include")
 _ONTO = known("list todo todos tasks lists")
-_LABEL_WORDS = 8
 _TITLE_WORDS = 40
 CHARS_MOST = 10_000
 ASKED_CHARS = 1000
@@ -83,7 +68,7 @@ def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> tuple[
     if talk.asked and talk.before and len(talk.before) <= ASKED_CHARS:
         before = _wishes(words_of(talk.before), Dialogue.of(talk.earlier, today))
         anew = _wishes(words, Dialogue.of(said, today))
-        if (answer := answered(words, talk, before, anew)) is not None:
+        if answer := answered(words, talk, before, anew):
             return _asking(answer)
     found = _wishes(words, talk)
     if wants_repetition(text) and any(map(_needs_repetition, found)):
@@ -101,8 +86,6 @@ def _needs_repetition(wish: Wish | Missing) -> bool:
 def _asking(found: Sequence[Wish | Missing], *, wants_reminder: bool = False) -> tuple[Wish, ...]:
     """Return the wishes, or the question about the first incomplete one."""
     missing = next((wish for wish in found if isinstance(wish, Missing)), None)
-    if missing is REOPEN:
-        return (NO_REOPENING,)
     if missing is not None:
         declined = f" {NO_REMINDERS}" if wants_reminder and missing.what == TITLE.what else ""
         return (Say(f"Could you provide more details about {missing.what}?{declined}"),)
@@ -134,16 +117,11 @@ def _join(found: Wishes, wish: Wish | Missing) -> None:
     """Append a wish, merge it into the addition of the same task, or drop it as a repetition."""
     match found[-1:], wish:
         case [AddTask(title=title) as new], TaskChange("update", Named(words)) if words == title:
-            renamed = wish.fields.get("title") or title
-            fields = {name: value for name, value in wish.fields.items() if name != "title"}
-            found[-1] = AddTask(renamed, new.fields | fields)
+            found[-1] = AddTask(title, new.fields | wish.fields)
         case [TaskChange("complete", Named(old))], TaskChange("complete", Named(new)) if new == old:
             return
         case _:
             found.append(wish)
-
-
-# ---------------------------------------------------------------- one clause
 
 
 def _wishes_in(words: Words, talk: Dialogue) -> Wishes | None:
@@ -152,9 +130,7 @@ def _wishes_in(words: Words, talk: Dialogue) -> Wishes | None:
     keys = keys_of(words)
     if (small := said_alone(keys)) is not None:
         return [small]
-    start = opened(keys)
-    words = words[start : max(closed(keys), start)]
-    if not words:
+    if not (words := bare_of(words)):
         return []
     if not question and (new := _labelled(words, talk)) is not None:
         return new
@@ -172,31 +148,21 @@ def _wishes_in(words: Words, talk: Dialogue) -> Wishes | None:
 def _labelled(words: Words, talk: Dialogue) -> Wishes | None:
     """Parse a new task after a label or a day: "urgent: call Bob", "tomorrow I need to call mum"."""
     keys = keys_of(words[:16])
-    ends = range(1, min(len(words) - 1, _LABEL_WORDS) + 1)
+    ends = range(1, min(len(words), 9))
     end = next((i for i in ends if words[i - 1].stop == ":" or keys[i] in DASHES), 0)
     fields = fields_alone(words[:end], talk.today)
     if fields or (end and words[end - 1].stop == ":" and all(it in _LABELS for it in keys[:end])):
-        found = added(words[end + (keys[end] in DASHES) :], talk.today)
-        if isinstance(found, Missing):
-            return [found]
-        return [AddTask(wish.title, fields | wish.fields) for wish in found]
+        return [*added(words[end + (keys[end] in DASHES) :], talk.today, fields)]
     skipped = int(keys[0] in ("on", "by", "for", "before", "due"))
     day = day_at(keys, skipped, talk.today) if head_at(keys, 0) is None else None
-    if day is None:
+    if day is None or len(words) <= skipped + day[0]:
         return None
-    ahead = skipped + day[0]
-    start = ahead + opened(keys[ahead:])
-    head = head_at(keys, start)
-    if not (head is not None and head.kind in ("add", "remind")) and (
-        start >= len(keys) or keys[start] not in ACTIONS
-    ):
+    due = day[1].isoformat()
+    read = _wishes_in(words[skipped + day[0] :], talk) or []
+    new = [wish for wish in read if isinstance(wish, AddTask)]
+    if not new or len(new) < len(read):
         return None
-    due: Fields = {"due": day[1].isoformat()}
-    read = _wishes_in(words[ahead:], talk)
-    return read and [
-        AddTask(wish.title, due | wish.fields, wish.bare) if isinstance(wish, AddTask) else wish
-        for wish in read
-    ]
+    return [AddTask(wish.title, {"due": due, **wish.fields}, wish.bare) for wish in new]
 
 
 def _negated(keys: Keys, head: VerbPhrase | None) -> bool:
@@ -207,7 +173,7 @@ def _negated(keys: Keys, head: VerbPhrase | None) -> bool:
         return to and head_at(keys, head.words + 1) is not None
     places = (i for i, key in enumerate(keys[:4]) if key in _NEGATIONS)
     no = 0 if keys[0] == "no" and len(keys) > 1 else next(places, None)
-    if no is None or (keys[0] in _NOT_NEGATED and keys[:2] != ["do", "not"]):
+    if no is None:
         return False
     denied = no == 0 or any(key in _DENIERS for key in keys[:no])
     return denied or (head_at(keys, no + 1) is not None and no < 3)
@@ -222,14 +188,12 @@ def _commanded(words: Words, head: VerbPhrase, talk: Dialogue, *, question: bool
             return _add(words, rest, head, talk)
         case "show":
             return asked_for(words, head, today, question=question)
-        case "search":
-            return looked_for(rest, today)
         case "undo":
             return [PlainCall("undo")]
         case "complete" if not rest and talk.fresh == "task" and talk.last:
             return [TaskChange("complete", Named(talk.last))]
         case "complete" | "delete" | "update" if not rest:
-            return changing(head.kind, (), talk)
+            return changing(head.kind, (), talk, {})
         case _:
             return commanded(words, talk)
 
@@ -241,8 +205,7 @@ def _add(words: Words, rest: Words, head: VerbPhrase, talk: Dialogue) -> Wishes 
         return noted
     if head.kind == "add" and head.words > 1 and head.first not in ("note", "jot", "write"):
         rest = words[1:]  # "a new task" is part of the title's introduction
-    result = added(rest, talk.today)
-    return [result] if isinstance(result, Missing) else list(result)
+    return [*added(rest, talk.today)]
 
 
 def _uncommanded(words: Words, talk: Dialogue, *, question: bool) -> Wishes | None:
@@ -256,7 +219,4 @@ def _uncommanded(words: Words, talk: Dialogue, *, question: bool) -> Wishes | No
     acts = keys[0] in ACTIONS and "should" not in keys and not is_empty(words[1:])
     if question or not acts or len(keys) >= _TITLE_WORDS:
         return None
-    result = added(words, today)
-    if isinstance(result, Missing):
-        return [result]
-    return [msgspec.structs.replace(wish, bare=True) for wish in result]
+    return [*added(words, today, bare=True)]

@@ -2,18 +2,17 @@
 
 The following words are parsed in adding.py, targets.py and grammar.py. A task's text often contains
 command words too ("remind me to call mum and cancel the gym"): within an added task, only an
-unambiguous command starts a new one. Entry points: `head_at`, `opened`, `clauses_of`.
+unambiguous command starts a new one. Entry points: `head_at`, `bare_of`, `clauses_of`.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 from treadle.apps.assistant.language.wording import Keys, Phrases, Words, keys_of, known, near
 from treadle.apps.assistant.stems import is_past
 
-Kind: TypeAlias = Literal["add", "remind", "show", "search", "complete", "delete", "update", "undo"]
+Kind: TypeAlias = Literal["add", "remind", "show", "complete", "delete", "update", "undo"]
 
 _TASK = "task|todo|to-do|reminder|item"
 _SURELY = "also|still|just|finally|really|definitely|probably|only?"
@@ -35,7 +34,7 @@ _SURE: dict[str, Kind] = {
     "mark|tick|flag|describe / rename|retitle|reword|reschedule|postpone|prioritize|prioritise|deprioritize|deprioritise / "
     "set|change|raise|lower|bump|update|edit|modify|adjust|increase|decrease|reduce|push|delay|defer|extend": "update",
     "undo|revert|undelete|recover|restore|reverse / take|bring|put|roll|go it|that|this|everything? back": "undo",
-    "find|search / look for|up": "search",
+    "find|search / search|look for|up": "show",
 }
 _UNSURE: dict[str, Kind] = {
     "finish|check|cross|close|resolve|did|done|completed|finished|tick|strike|accomplish / done with|on / "
@@ -47,7 +46,7 @@ _UNSURE: dict[str, Kind] = {
     "schedule|track|log|record|enter|include|save|capture|register|new": "add",
     "see|view|give|get|read|print|tell|what|whats|which|whatre|do|is|are|am|any|anything|something|how|open|let|whens|when|have|does": "show",
     "todo|to-do|task list|lists": "show",
-    "locate|where|wheres|search|filter": "search",
+    "locate|where|wheres|filter": "show",
 }
 _HEADS = Phrases[tuple[Kind, bool]](
     {words: (kind, table is _SURE) for table in (_SURE, _UNSURE) for words, kind in table.items()}
@@ -142,22 +141,19 @@ def head_at(keys: Keys, place: int) -> VerbPhrase | None:
 def opened(keys: Keys, place: int = 0) -> int:
     """Return the place of the command after courtesies and connectors, if there are any."""
     for _ in range(_COURTESIES):
-        found = _POLITE.at(keys, place)
-        if found is None or keys[place] in ("dont", "do"):
-            break
-        own = head_at(keys, place) if keys[place] in ("i", "id") else None
-        if own is not None and own.sure and head_at(keys, place + found[0]) is None:
+        if (found := _POLITE.at(keys, place)) is None:
             break
         place += found[0]
     return place
 
 
-def closed(keys: Keys) -> int:
-    """Return the end of the command before trailing courtesies."""
-    end = len(keys)
-    while end > 1 and (found := _AFTER.ending(keys[max(0, end - 4) : end])) is not None:
+def bare_of(words: Words) -> Words:
+    """Return the words without courtesies around them; none if they are nothing else."""
+    keys = keys_of(words)
+    start, end = opened(keys), len(keys)
+    while end > start + 1 and (found := _AFTER.ending(keys[max(0, end - 4) : end])) is not None:
         end -= found[0]
-    return end
+    return words[start:end]
 
 
 ACTIONS = known(
@@ -179,8 +175,6 @@ ACTIONS = known(
 """Verbs with which tasks begin."""
 
 
-# ---------------------------------------------------------------- commands of a message
-
 _JOINS = known("and then also but plus & afterwards so")
 _STRONG_JOINS = known("then also plus afterwards")
 _REFERENCES = known("it that them this")
@@ -188,11 +182,7 @@ _ABOUT_TASKS = _REFERENCES | known('task tasks todo todos list item items number
 _LIST_WORDS = known(
     "me my all the tasks todos list everything open completed done overdue what is due"
 )
-_STRONG_IN_TITLES = known("delete remove mark rename undo complete")
-_PUTTING = known("put stick throw pop get have need")
 _DONE = known("done complete completed finished")
-_TELLERS = known("i ive we weve just already have had finally also")
-_NO_REPORTS = known("put set read cut done did")
 CLAUSES_MOST = 40
 """Maximum parsed clauses; a message can have at most ten effects."""
 
@@ -223,14 +213,8 @@ def _begins(
     if stop not in (",", "\n") and not joined:
         return None
     at = opened(keys, place + joined)
-    verb = next((key for key in keys[start : start + 5] if key not in _TELLERS), "")
-    if (
-        not adding
-        and is_past(verb)
-        and verb not in _NO_REPORTS
-        and at < len(keys)
-        and is_past(keys[at])
-    ):
+    reported = not adding and any(is_past(key) for key in keys[start : start + 3])
+    if reported and at < len(keys) and is_past(keys[at]):
         return at  # "I called mum and paid the rent"
     following = head_at(keys, at)
     if following is None:
@@ -238,34 +222,19 @@ def _begins(
     if not adding:
         sure = following.sure or following.kind in ("complete", "delete", "show")
         return at if sure or any(key in _REFERENCES for key in keys[at + 1 : at + 2]) else None
-    title = opened(keys, start) + (head.words if head else 0)
-    to_do = (head is not None and head.kind == "remind") or any(
-        (one == "to" and other not in ("my", "the", "our", "list", "todo"))
-        or (one in ACTIONS and other == "and")
-        for one, other in pairwise(keys[title : title + 6])
-    )
     strong = any(key in _STRONG_JOINS for key in keys[place:at])
-    return at if _within_title(keys[at : at + 25], following, to_do=to_do, strong=strong) else None
+    return at if _within_title(keys[at : at + 25], following, strong=strong) else None
 
 
-def _within_title(keys: Keys, following: VerbPhrase, *, to_do: bool, strong: bool) -> bool:
-    """Return True if a command begins within an added task. `to_do`: the task is an action.
-    `strong`: a word such as "then" leads to the command.
-    """
+def _within_title(keys: Keys, following: VerbPhrase, *, strong: bool) -> bool:
+    """Return True if a command begins within an added task. `strong`: after a word like "then"."""
     ahead = keys[1:8]
+    if following.kind in ("add", "remind"):
+        return following.sure
+    if following.kind == "show":
+        asked = following.sure or keys[0] in ("what", "whats")
+        return asked and not _LIST_WORDS.isdisjoint(ahead[:2])
+    marked = following.first == "mark" and not _DONE.isdisjoint(keys)
     about = any(key in _ABOUT_TASKS or key.startswith("#") for key in ahead)
-    match following.kind:
-        case "add" | "remind":
-            put = following.first in _PUTTING
-            return following.sure and (not put or any(key in ("list", "todo") for key in ahead))
-        case "show":
-            listed = any(key in _LIST_WORDS for key in ahead[:2])
-            return listed and (following.sure or keys[0] in ("what", "whats"))
-        case "undo":
-            return following.first in ("undo", "revert") and strong
-        case _ if following.first == "mark":
-            return about or any(key in _DONE for key in keys[1:])
-        case _:
-            certain = following.sure or following.kind in ("complete", "delete")
-            named = (about or strong) and (certain or about)
-            return named or (following.first in _STRONG_IN_TITLES and not to_do)
+    certain = following.sure or following.kind in ("complete", "delete")
+    return marked or (about and following.kind != "undo") or (strong and certain)

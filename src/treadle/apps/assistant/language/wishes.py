@@ -24,10 +24,6 @@ class Filter(msgspec.Struct, frozen=True):
     priority: str | None = None
     search: str | None = None
 
-    @property
-    def empty(self) -> bool:
-        return self in (Filter(), Filter("all"))
-
 
 class Named(msgspec.Struct, frozen=True):
     """Task that the words of its title name, or `parts`: tasks if no title has all the words."""

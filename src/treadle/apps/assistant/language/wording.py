@@ -119,8 +119,6 @@ def near(word: str, words: tuple[str, ...]) -> str | None:
     return closest[0] if len(closest) == 1 else None
 
 
-# ---------------------------------------------------------------- tokens
-
 QUOTED = '"'
 """Key of every quoted text."""
 _APOSTROPHES = str.maketrans("", "", "'\u2019\u2018`\u00b4\u02bc")
@@ -228,15 +226,12 @@ def _stop(words: list[Token], marks: str) -> None:
 
 
 def _add_word(text: str, start: int, end: int, words: list[Token]) -> None:
-    first, last = start, end
-    if text[start:end] not in _ARROWS:
-        while first < last and text[first] in _LEADING:
-            first += 1
-        while last > first and text[last - 1] in _TRAILING:
-            last -= 1
-    if first == last:  # punctuation alone, such as a dash or a smiley
-        return _stop(words, text[start])
-    bare = text[first:last]
+    run = text[start:end]
+    bare = run if run in _ARROWS else run.lstrip(_LEADING).rstrip(_TRAILING)
+    if not bare:  # punctuation alone, such as a dash or a smiley
+        return _stop(words, run[0])
+    first = start + run.index(bare)
+    last = first + len(bare)
     key = _mended(key_of(bare) or bare)
     words.append(Token(bare, key, first, last, len(words), text))
     short = key in _SHORT or (len(key) == 1 and key.isalpha())
@@ -267,9 +262,6 @@ def _with_brackets(text: str, start: int, end: int) -> tuple[int, int]:
             break
         end += 1
     return start, end
-
-
-# ---------------------------------------------------------------- parts of a clause
 
 
 def without_start(words: Words, table: Phrases[T]) -> list[Token]:
