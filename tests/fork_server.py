@@ -141,6 +141,7 @@ _PRELOADED = (
         "treadle.policy.shell.judge",
         "yaml",
     ),
+    "tests.service.database.ready",  # what servers of the tests import, with pytest
 )
 
 

@@ -33,7 +33,7 @@ PARTS = {
     # own.
     "everything but accounts": [
         "--max-examples",
-        "40",
+        "60",
         "--exclude-path-regex",
         f"{STREAMS}|^/auth/",
     ],

@@ -30,12 +30,7 @@ from treadle.policy.shell.runners import beyond, pattern_of
 from treadle.policy.shell.script import ParsedCommand, Script
 from treadle.policy.shell.simple import SimpleCommand
 from treadle.policy.shell.syntax import LEAVES_RUNNING, parse
-from treadle.policy.shell.wrappers import (
-    MAX_INNER,
-    is_free_of_order,
-    is_harmless_setting,
-    unwrap,
-)
+from treadle.policy.shell.wrappers import MAX_INNER, is_free_of_order, is_harmless_setting, unwrap
 
 MAX_SCRIPTS = 12
 """Maximum number of texts in one command line that inner shells read."""
