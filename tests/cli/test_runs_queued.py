@@ -146,7 +146,8 @@ def test_top_shows_queues_workers_and_what_is_under_way(cli: Cli) -> None:
     assert "No worker is running: treadle worker starts one." in waiting
     with a_worker(cli, "--slots", "1", "--name", "ada", started=True) as worker:
         worker.until(f"> {run_id}")
-        shown = cli("runs", "top").out
+        while "ada     working" not in (shown := cli("runs", "top").out):
+            pass  # a worker says that it is busy a moment after it has begun
         frame = json.loads(cli("runs", "top", "--json").out)
         (cli.workspace / "call.go").touch()
         worker.until(f"< {run_id}")
