@@ -178,6 +178,17 @@ def test_ctrl_c_before_the_run_begins_is_130(cli: Cli):
     assert b"Abort" not in rest
 
 
+def test_ctrl_c_in_code_that_python_compiles_from_a_string_is_130(cli: Cli) -> None:
+    """As in the import of a dataclass: Python would end by the signal, whatever the exit code."""
+    (cli.home / "modules").mkdir()
+    (cli.home / "modules" / "mine.py").write_text("exec('raise KeyboardInterrupt')\n")
+    (cli.home / ".treadle").mkdir()
+    (cli.home / ".treadle" / "config.yaml").write_text("agents: [mine]\n")
+    modules = str(cli.home / "modules")
+    done = cli("run", "go", "--agent", "loud", started=True, PYTHONPATH=modules)
+    assert (done.code, done.out, done.err) == (130, "", "")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_the_end_of_a_terminal_ends_a_run_with_all_that_it_started(
     cli: Cli, number: signal.Signals

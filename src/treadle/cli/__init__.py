@@ -115,6 +115,10 @@ def main() -> None:
         sys.exit(1)
     except Exception as e:  # noqa: BLE001  the edge of the program: one sentence for users, a traceback on request
         sys.exit(_told(e))
+    finally:
+        # After a KeyboardInterrupt in code compiled from a string, as a dataclass's is, Python ends
+        # by SIGINT whatever the exit code, unless such code runs once more.
+        exec("")
 
 
 def _open_closed_streams() -> None:
