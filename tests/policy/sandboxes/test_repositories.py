@@ -131,7 +131,7 @@ def test_an_index_that_leads_elsewhere_goes(version: int, before: str, after: st
     [
         "git checkout -q -b side HEAD~1; echo 4 > f; git commit -qam 4; git merge main; git checkout -q --theirs f; git add f; git commit -qm m",
         "for v in 2 3 4; do git update-index --index-version $v; done; git update-index --split-index; echo z > z; git add z; git commit -qm z",
-        'for i in $(seq 30000); do echo "100644 $(printf %040d 1)\td$((i%9))/f$i"; done | git -c index.threads=4 update-index --index-info',
+        'id=$(printf %040d 1); for i in $(seq 30000); do echo "100644 $id\td$((i%9))/f$i"; done | git -c index.threads=4 update-index --index-info',
         "git sparse-checkout init --cone --sparse-index; git sparse-checkout set d; git status",
         "git init -q --object-format=sha256 s; cd s; echo 1 > f; git add f; git commit -qm 1",
         "echo 9 >> f; git stash -q; git stash pop; git tag -a -m x v; git notes add -m x; git gc -q; git repack -adq; git fsck --lost-found",
