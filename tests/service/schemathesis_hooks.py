@@ -3,18 +3,21 @@
 Hypothesis builds the strategy of a character class again for each pattern and value, character by
 character: for the invisible characters of our patterns, in most of the time. Kept, it gives the same
 values. Schemathesis repeats `maxLength` in a pattern that has no bound, and compiles the result for
-each schema that it derives: `[^x]{0,9999}` takes 60 ms. `maxLength` itself stays.
+each schema that it derives: `[^x]{0,9999}` takes 60 ms. `maxLength` itself stays. It keeps 128
+strategies, fewer than our document has, and builds the others again and again.
 
 Remove each once its library no longer needs it.
 """
 
 from __future__ import annotations
 
+import gc
 from re import Pattern
 from typing import Any
 
 from hypothesis.strategies import SearchStrategy
 from hypothesis.strategies._internal import regex as regexes
+from schemathesis.generation.hypothesis import canonical_form_cache, canonical_strategy_cache
 from schemathesis.generation.jsonschema import strategy as strategies
 from schemathesis.specs.openapi import converter
 
@@ -56,3 +59,8 @@ def _short_folded(pattern: str, least: int | None, most: int | None) -> str:
 strategies.update_quantifier = converter.update_quantifier = _short_folded
 regexes.base_regex_strategy = _kept
 regexes.CharactersBuilder.strategy = property(_kept_class)
+for _cache in (canonical_form_cache, canonical_strategy_cache):
+    _cache._maxsize = 100_000
+
+gc.freeze()
+gc.set_threshold(50_000, 20, 50)  # values are drawn by the thousand, and few are cycles

@@ -78,7 +78,13 @@ def test_what_the_document_says_is_so(part: str, tmp_path: Path) -> None:
         done = subprocess.run(
             [*command, *more],
             cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "SCHEMATHESIS_HOOKS": HOOKS},
+            env=os.environ
+            | {
+                "PYTHONPATH": str(ROOT),
+                "SCHEMATHESIS_HOOKS": HOOKS,
+                # tables of characters, which take it a second to make
+                "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis"),
+            },
             capture_output=True,
             text=True,
             timeout=500,
