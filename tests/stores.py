@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
@@ -22,6 +23,9 @@ from tests.service.database.postgres import PostgresServer, postgres_server
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal
 from treadle.journal.memory.journal import MemoryJournal
+
+if TYPE_CHECKING:
+    import psycopg
 
 __all__ = [
     "new_journal",
@@ -40,7 +44,7 @@ _making: list[Callable[[], Journal]] = []
 _opened: list[Journal] = []
 _urls: dict[int, str] = {}
 """By the identity of a journal on disk."""
-_databases: dict[str, list[str]] = {}
+_databases: dict[str, list[tuple[Emptied, str]]] = {}
 """PostgreSQL's, by the URL of the journal in them."""
 
 
@@ -82,39 +86,46 @@ async def _close(journal: Journal) -> None:
     await journal.aclose()
     url = _urls.pop(id(journal), "")
     if url not in _urls.values():
-        for name in _databases.pop(url, ()):
-            _emptied[-1].give_back(name)
+        for emptied, name in _databases.pop(url, ()):
+            emptied.give_back(name)
 
 
 class Emptied:
     """Databases with an empty journal in them, made once and used for many tests: emptying one
-    costs the server a sixth of making one and dropping it.
+    costs the server a fiftieth of making one and dropping it.
     """
 
-    def __init__(self, server: PostgresServer) -> None:
-        import psycopg
-
+    def __init__(self, server: PostgresServer, *, shard: bool = False) -> None:
+        """`shard`: they also have the tables of a shard, and belong to no journal."""
         from treadle.journal.postgres.schema import make_ready
+        from treadle.journal.shards.placement import Generation
+        from treadle.journal.shards.tables import ShardRecord, write_record
 
         self._server, self._free, self.template = server, list[str](), f"t{uuid4().hex}"
+        self._connections: dict[str, psycopg.Connection] = {}
+        """To each database that is free: a new connection costs the server more than emptying."""
         server.sql(f"CREATE DATABASE {self.template}")
-        with psycopg.connect(server.url(self.template), autocommit=True) as connection:
+        with self._connected(self.template) as connection:
             make_ready(connection, self.template)
-        tables = self._names("tablename", "pg_tables")
-        self._lasting = [
-            name for name in tables if server.sql(f"SELECT 1 FROM {name} LIMIT 1", self.template)
-        ]
-        self._emptying = ";".join(
-            (
-                "SET session_replication_role = replica",
-                *(f"DELETE FROM {name}" for name in tables if name not in self._lasting),
-                *(
-                    f"ALTER SEQUENCE {name} RESTART"
-                    for name in self._names("sequencename", "pg_sequences")
-                ),
+            if shard:
+                nobody = (Generation(version=0, names=()),)
+                write_record(connection, ShardRecord(name="", journal="", generations=nobody))
+                connection.execute("DELETE FROM treadle.shard")
+            tables = _names(connection, "tablename", "pg_tables")
+            self._lasting = [
+                name for name in tables if _rows(connection, f"SELECT 1 FROM {name} LIMIT 1")
+            ]
+            self._emptying = ";".join(
+                (
+                    "SET session_replication_role = replica",
+                    *(f"DELETE FROM {name}" for name in tables if name not in self._lasting),
+                    *(
+                        f"ALTER SEQUENCE {name} RESTART"
+                        for name in _names(connection, "sequencename", "pg_sequences")
+                    ),
+                )
             )
-        )
-        self._made = self._looks(self.template)
+            self._made = self._looks(connection)
 
     def take(self) -> str:
         if self._free:
@@ -125,18 +136,37 @@ class Emptied:
 
     def give_back(self, name: str) -> None:
         """Empty it for the next test; drop it if a test has left a connection or other tables."""
-        ended = f"SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = '{name}'"
-        if self._server.sql(ended) == [(True,)] and self._looks(name) == self._made:
-            self._server.sql(self._emptying, name)
-            self._free.append(name)
-        else:
-            self._server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+        import psycopg
 
-    def _names(self, column: str, source: str) -> list[str]:
-        query = f"SELECT 'treadle.' || {column} FROM {source} WHERE schemaname = 'treadle'"
-        return [str(row[0]) for row in self._server.sql(query, self.template)]
+        connection = self._connections.pop(name, None) or self._connected(name)
+        try:
+            if self._is_usable(connection):
+                connection.execute(self._emptying.encode())
+                self._connections[name] = connection
+                self._free.append(name)
+                return
+        except psycopg.OperationalError:  # a test has ended all connections
+            pass
+        connection.close()
+        self._server.sql(f"DROP DATABASE {name} WITH (FORCE)")
 
-    def _looks(self, database: str) -> list[tuple[object, ...]]:
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    def _connected(self, database: str) -> psycopg.Connection:
+        import psycopg
+
+        return psycopg.connect(self._server.url(database), autocommit=True)
+
+    def _is_usable(self, connection: psycopg.Connection) -> bool:
+        others = (
+            "SELECT 1 FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        return not _rows(connection, others) and self._looks(connection) == self._made
+
+    def _looks(self, connection: psycopg.Connection) -> list[tuple[object, ...]]:
         """The definitions, and the rows that each journal has from the beginning."""
         parts = [
             "SELECT relname::text || relkind::text || relnatts FROM pg_class"
@@ -144,18 +174,33 @@ class Emptied:
             "SELECT proname::text || prosrc FROM pg_proc WHERE pronamespace = 'treadle'::regnamespace",
             *(f"SELECT row::text FROM {name} row" for name in self._lasting),
         ]
-        return sorted(self._server.sql(" UNION ALL ".join(parts), database))
+        return sorted(_rows(connection, " UNION ALL ".join(parts)))
 
 
-_emptied: list[Emptied] = []
+def _names(connection: psycopg.Connection, column: str, source: str) -> list[str]:
+    query = f"SELECT 'treadle.' || {column} FROM {source} WHERE schemaname = 'treadle'"
+    return [str(row[0]) for row in _rows(connection, query)]
+
+
+def _rows(connection: psycopg.Connection, statement: str) -> list[tuple[object, ...]]:
+    return connection.execute(statement.encode()).fetchall()
+
+
+_emptied: dict[str, Emptied] = {}
+"""By the name of the store."""
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer) -> str:
+def postgres_template(postgres_server: PostgresServer, pytestconfig: pytest.Config) -> str:
     """The name of a database with an empty journal, which others are copied from."""
-    if not _emptied:
-        _emptied.append(Emptied(postgres_server))
-    return _emptied[-1].template
+    return _emptied_for("postgres", postgres_server, pytestconfig).template
+
+
+def _emptied_for(store: str, server: PostgresServer, config: pytest.Config) -> Emptied:
+    if store not in _emptied:
+        _emptied[store] = Emptied(server, shard=store == "shards")
+        config.add_cleanup(_emptied[store].close)
+    return _emptied[store]
 
 
 @pytest.fixture(params=STORES)
@@ -165,30 +210,36 @@ async def store(
     """The name of the store."""
     folder = tmp_path_factory.mktemp("store")
 
-    def sqlite(names: list[str]) -> str:
-        return f"sqlite:///{folder}/{uuid4().hex}.db"
-
-    def postgres(names: list[str]) -> str:
-        names.append(_emptied[-1].take())
+    emptied: Emptied | None = None
+    if request.param in ("postgres", "shards"):
         server: PostgresServer = request.getfixturevalue("postgres_server")
-        return server.url(names[-1])
+        emptied = _emptied_for(request.param, server, request.config)
 
-    def shards(names: list[str]) -> str:
-        return sharded(folder / f"{uuid4().hex}.yaml", {"a": postgres(names), "b": postgres(names)})
+    def database() -> str:
+        assert emptied is not None
+        taken.append((emptied, emptied.take()))
+        return server.url(taken[-1][1])
+
+    def url() -> str:
+        if request.param == "sqlite":
+            return f"sqlite:///{folder}/{uuid4().hex}.db"
+        if request.param == "postgres":
+            return database()
+        return sharded(folder / f"{uuid4().hex}.yaml", {"a": database(), "b": database()})
+
+    taken: list[tuple[Emptied, str]] = []
 
     def make() -> Journal:
         if request.param == "memory":
             _opened.append(MemoryJournal())
             return _opened[-1]
-        names: list[str] = []
-        url = {"sqlite": sqlite, "postgres": postgres, "shards": shards}[request.param](names)
-        _databases[url] = names
-        _opened.append(open_journal(url))
-        _urls[id(_opened[-1])] = url
+        taken.clear()
+        made = url()
+        _databases[made] = [*taken]
+        _opened.append(open_journal(made))
+        _urls[id(_opened[-1])] = made
         return _opened[-1]
 
-    if request.param in ("postgres", "shards"):
-        request.getfixturevalue("postgres_template")
     _making.append(make)
     yield request.param
     _making.pop()

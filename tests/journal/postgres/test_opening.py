@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
+import anyio
 import pytest
 
 from tests.journal.postgres.conftest import Look
@@ -16,6 +17,7 @@ from tests.journal.runs import entries_of, refuses, says
 from tests.service.database.postgres import PostgresServer
 from treadle.errors import AgentError
 from treadle.journal import open_journal
+from treadle.journal.journal import Journal
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 
@@ -254,3 +256,33 @@ async def test_tables_that_this_version_cannot_use_are_refused_and_left_as_they_
     ):
         open_journal(postgres_url)
     assert look("select max(version) from treadle.versions") == [(99,)]
+
+
+# ---------------------------------------------------------------- its connection
+
+CONNECTED = (
+    "select pid from pg_stat_activity where datname = current_database()"
+    " and pid <> pg_backend_pid()"
+)
+
+
+async def test_the_connection_of_opening_is_used_on_and_closed_in_the_end(
+    postgres_url: str, look: Look
+) -> None:
+    journal = open_journal(postgres_url)
+    opened = look(CONNECTED)
+    assert await journal.runs() == []
+    assert look(CONNECTED) == opened
+    await journal.aclose()
+    unused = open_journal(postgres_url)
+    await unused.aclose()
+    with anyio.fail_after(20):  # the server notices the end of a connection a moment later
+        while look(CONNECTED):
+            await anyio.sleep(0.01)
+
+
+async def test_a_connection_of_opening_that_the_server_has_ended_is_replaced(
+    journal: Journal, look: Look
+) -> None:
+    look(f"select pg_terminate_backend(pid, 5000) from ({CONNECTED}) as connected")
+    assert await journal.runs() == []

@@ -81,12 +81,16 @@ class PostgresJournal(TableJournal):
             raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
         server = PostgresServer(url)
         try:
-            with server.connect() as db, server.silence.over(db):
+            with server.connected() as db:
                 make_ready(db, server.place)
                 seal = opened_seal(db, server.place, keys)
         except psycopg.Error as e:
             raise server.unusable(e) from e
-        return cls(server, lease_s=lease_s, seal=seal)
+        try:
+            return cls(server, lease_s=lease_s, seal=seal)
+        except AgentError:
+            server.close()
+            raise
 
     def __repr__(self) -> str:
         return f"PostgresJournal({self._server.place!r})"
@@ -107,6 +111,7 @@ class PostgresJournal(TableJournal):
         self._readers.close()
         self._writer.close()
         self._indexing.close()
+        self._server.close()
         # otherwise its thread renews the lease until the process ends
         if not (self._keeps_runs and self._driven.holds_runs):
             self._driven.workers.leave()

@@ -18,7 +18,6 @@ from treadle.journal.entries import Fork, Record, RunStarted
 from treadle.journal.journal import Journal, RunWriter, read_run
 from treadle.journal.memory.notifier import LocalNotifier
 from treadle.journal.postgres.connections import PostgresServer, ShardPart
-from treadle.journal.postgres.encrypting import opened_seal
 from treadle.journal.postgres.workers import LEASE_S
 from treadle.journal.queue import RunQueue
 from treadle.journal.removable import unfinished
@@ -33,13 +32,12 @@ from treadle.journal.run_info import (
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import Sessions, SessionView, ViewMark
 from treadle.journal.shards.directory import Directory, ShardedNotifier
-from treadle.journal.shards.membership import checked_again, joined, on_server
+from treadle.journal.shards.membership import checked_again, joined
 from treadle.journal.shards.part import PartJournal
-from treadle.journal.shards.placement import ShardList, is_generated, key_of, read_list
+from treadle.journal.shards.placement import is_generated, key_of, read_list
 from treadle.journal.shards.queue import ShardedQueue
 from treadle.journal.shards.sessions import ShardedSessions
 from treadle.journal.shards.shard import MissingShard, Shard, ask_all
-from treadle.journal.shards.tables import ShardRecord
 from treadle.types import Time, new_id
 
 T = TypeVar("T")
@@ -66,18 +64,17 @@ class ShardedJournal:
         cannot be used, and for a list that does not fit the databases; no error shows a password.
         """
         listed = read_list(path)
-        membership = joined(listed)
+        membership = joined(listed, keys)
         record, notifier, worker = membership.record, LocalNotifier(), new_id("worker")
         shards: dict[str, Shard] = {}
         for name, url in listed.urls.items():
             part = ShardPart(name, record.client, worker, notifier)
             server = PostgresServer(url, shard=part)
-            opens = partial(_opened, listed, record, server, lease_s, keys)
-            shards[name] = Shard(name, server, opens)
+            look = partial(checked_again, listed, name, record, keys)
+            shards[name] = Shard(name, server, lease_s=lease_s, look=look)
         try:
-            for shard in shards.values():
-                if shard.name not in membership.missing:
-                    shard.open()
+            for name, found in membership.found.items():
+                shards[name].open(found)
         except AgentError:
             for shard in shards.values():
                 if shard.opened is not None:
@@ -300,20 +297,6 @@ def _together(freed: Sequence[Freed]) -> Freed:
         kept=tuple(run_id for one in freed for run_id in one.kept),
         size_bytes=sum(one.size_bytes for one in freed),
     )
-
-
-def _opened(
-    listed: ShardList,
-    record: ShardRecord,
-    server: PostgresServer,
-    lease_s: float,
-    keys: Sequence[bytes],
-) -> PartJournal:
-    """Open the journal in one shard, once more if it was missing. Raises AgentError."""
-    assert server.shard is not None, "it is a shard"
-    checked_again(listed, server.shard.name, record)
-    seal = on_server(server, lambda db, place: opened_seal(db, place, keys))
-    return PartJournal(server, lease_s=lease_s, seal=seal)
 
 
 if TYPE_CHECKING:

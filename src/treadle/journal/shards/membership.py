@@ -5,7 +5,7 @@ Entry points: `joined`, `checked_again`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
@@ -15,9 +15,11 @@ from msgspec import structs
 from treadle.errors import AgentError
 from treadle.journal.memory.notifier import LocalNotifier
 from treadle.journal.postgres.connections import PostgresServer, ShardPart
+from treadle.journal.postgres.encrypting import opened_seal
 from treadle.journal.postgres.schema import make_ready
 from treadle.journal.shards.placement import Generation, ShardList
 from treadle.journal.shards.tables import ShardRecord, is_used, read_record, write_record
+from treadle.journal.tables.sealing import Seal
 from treadle.types import new_id
 
 T = TypeVar("T")
@@ -33,49 +35,70 @@ class FoundShard(NamedTuple):
     record: ShardRecord | None
     """None: it is no shard yet."""
     is_used: bool
+    seal: Seal | None
+    """Keys of an encrypted journal."""
 
 
 class Membership(NamedTuple):
-    """Result of opening: the records of the shards that answered, and why the others did not."""
+    """Result of opening: what was found in the shards that answered, and why the others did not."""
 
     record: ShardRecord
     """Record that all of them share, except for the name."""
+    found: Mapping[str, FoundShard]
+    """By name, as it was before the list was stored."""
     missing: Mapping[str, AgentError]
     """Errors of unreachable shards by name."""
 
 
-def joined(shards: ShardList) -> Membership:
-    """Check the databases of a list, and store a new list in them. Blocks.
+def joined(shards: ShardList, keys: Sequence[bytes]) -> Membership:
+    """Check the databases of a list, and store a new list in them. Blocks. `keys`: as of
+    `PostgresJournal.open`.
 
     Raises AgentError(invalid) if they are not the shards of one journal, or if a list that is new
     to them cannot be stored in all.
     """
-    for _ in range(_TRIES):
-        found, missing = _found(shards)
-        wanted = _wanted(shards, found, missing)
-        if all(_is_written(shards, name, wanted, found[name]) for name in sorted(found)):
-            return Membership(wanted, missing)
+    servers = {name: _server(shards, name) for name in sorted(shards.urls)}
+    try:
+        for _ in range(_TRIES):
+            found, missing = _found(shards, servers, keys)
+            wanted = _wanted(shards, found, missing)
+            if all(
+                _is_written(shards, servers[name], wanted, name, found[name])
+                for name in sorted(found)
+            ):
+                return Membership(wanted, found, missing)
+    finally:
+        for server in servers.values():
+            server.close()
     raise AgentError(
         "busy", f"other processes are changing the shards of {shards.place}: try again"
     )
 
 
-def checked_again(shards: ShardList, name: str, record: ShardRecord) -> None:
+def checked_again(
+    shards: ShardList, name: str, record: ShardRecord, keys: Sequence[bytes]
+) -> FoundShard:
     """Check a shard that was unreachable when the others were opened. Raises AgentError."""
-    found = _look(_server(shards, name))
+    server = _server(shards, name)
+    try:
+        found = _look(server, keys)
+    finally:
+        server.close()
     if found.record is None or found.record != structs.replace(record, name=name):
         raise AgentError(
             "invalid",
             f"shard {name!r} of {shards.place} is back with another identity or list: check its "
             "URL, and restart this process with the current list",
         )
+    return found
 
 
-def _found(shards: ShardList) -> tuple[dict[str, FoundShard], dict[str, AgentError]]:
+def _found(
+    shards: ShardList, servers: Mapping[str, PostgresServer], keys: Sequence[bytes]
+) -> tuple[dict[str, FoundShard], dict[str, AgentError]]:
     """Query all databases at the same time."""
-    servers = {name: _server(shards, name) for name in sorted(shards.urls)}
     with ThreadPoolExecutor(len(shards.urls)) as pool:
-        asked = {name: pool.submit(_look, server) for name, server in servers.items()}
+        asked = {name: pool.submit(_look, server, keys) for name, server in servers.items()}
     found: dict[str, FoundShard] = {}
     missing: dict[str, AgentError] = {}
     for name, answer in asked.items():
@@ -100,18 +123,18 @@ def _server(shards: ShardList, name: str) -> PostgresServer:
         raise AgentError(e.kind, f"shard {name!r} of {shards.place}: {e.message}") from e
 
 
-def _look(server: PostgresServer) -> FoundShard:
+def _look(server: PostgresServer, keys: Sequence[bytes]) -> FoundShard:
     def look(db: psycopg.Connection, place: str) -> FoundShard:
         make_ready(db, place)
-        return FoundShard(read_record(db), is_used(db))
+        return FoundShard(read_record(db), is_used(db), opened_seal(db, place, keys))
 
-    return on_server(server, look)
+    return _on_server(server, look)
 
 
-def on_server(server: PostgresServer, work: Callable[[psycopg.Connection, str], T]) -> T:
-    """Run `work` on a connection of its own, with the name of the database. Raises AgentError."""
+def _on_server(server: PostgresServer, work: Callable[[psycopg.Connection, str], T]) -> T:
+    """Run `work` on a connection, with the name of the database. Raises AgentError."""
     try:
-        with server.connect() as db, server.silence.over(db):
+        with server.connected() as db:
             return work(db, server.place)
     except psycopg.Error as e:
         raise server.unusable(e) from e
@@ -197,7 +220,9 @@ def _first(shards: ShardList, found: Mapping[str, FoundShard]) -> tuple[Generati
     return (*before, shards.generation)
 
 
-def _is_written(shards: ShardList, name: str, wanted: ShardRecord, found: FoundShard) -> bool:
+def _is_written(
+    shards: ShardList, server: PostgresServer, wanted: ShardRecord, name: str, found: FoundShard
+) -> bool:
     record = structs.replace(wanted, name=name)
     if found.record == record:
         return True
@@ -208,7 +233,7 @@ def _is_written(shards: ShardList, name: str, wanted: ShardRecord, found: FoundS
             f"{shards.place}: the database of the new shard {name!r} already has runs: give it an "
             "empty database, and import them",
         )
-    return on_server(_server(shards, name), lambda db, _: write_record(db, record))
+    return _on_server(server, lambda db, _: write_record(db, record))
 
 
 def _shown(generation: Generation) -> str:

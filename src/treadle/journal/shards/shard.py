@@ -17,7 +17,7 @@ from treadle.errors import AgentError
 from treadle.journal.postgres.connections import PostgresServer
 from treadle.journal.queue import WorkerCard
 from treadle.journal.run_info import UnknownRun
-from treadle.journal.shards.membership import PING_S
+from treadle.journal.shards.membership import PING_S, FoundShard
 from treadle.journal.shards.part import PartJournal
 from treadle.journal.threads import run_in_thread, start
 
@@ -42,16 +42,21 @@ class Shard:
     """One of a journal's shards. May be used from any thread and event loop."""
 
     def __init__(
-        self, name: str, server: PostgresServer, reopen: Callable[[], PartJournal]
+        self,
+        name: str,
+        server: PostgresServer,
+        *,
+        lease_s: float,
+        look: Callable[[], FoundShard],
     ) -> None:
-        """`reopen` opens its journal, once its server answers."""
+        """`look` checks it again, once its server answers."""
         self.name = name
         self.server = server
         self.card: WorkerCard | None = None
         """Card under which this process is registered there."""
         self.uncertain = False
         """True if a claim failed there, so that its runs may belong to this process."""
-        self._reopen = reopen
+        self._lease_s, self._look = lease_s, look
         self._heard: Callable[[str], None] | None = None
         self._lock = threading.Lock()
         """Guards the attributes below."""
@@ -85,9 +90,9 @@ class Shard:
 
     # ------------------------------------------------------------ availability
 
-    def open(self) -> None:
-        """Open its journal. Blocks. Raises AgentError."""
-        journal = self._reopen()
+    def open(self, found: FoundShard) -> None:
+        """Open its journal. Raises AgentError."""
+        journal = PartJournal(self.server, lease_s=self._lease_s, seal=found.seal)
         if self._heard is not None:
             journal.on_stop(self._heard)
         self._journal = journal
@@ -124,7 +129,7 @@ class Shard:
                 continue
             try:
                 if self._journal is None:
-                    self.open()
+                    self.open(self._look())
             except AgentError as e:
                 self._stays_missing(e.message)
                 continue

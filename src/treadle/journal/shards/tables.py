@@ -99,7 +99,7 @@ class ShardRecord(Value, frozen=True, kw_only=True):
 
 def read_record(db: psycopg.Connection) -> ShardRecord | None:
     """Return the identity of a shard; None for a database that is none yet."""
-    if db.execute("select to_regclass('treadle.shard')").fetchone() == (None,):
+    if not _is_shard(db):
         return None
     row = db.execute("select name, journal, generations from treadle.shard").fetchone()
     if row is None:
@@ -112,13 +112,19 @@ def read_record(db: psycopg.Connection) -> ShardRecord | None:
     )
 
 
+def _is_shard(db: psycopg.Connection) -> bool:
+    # to_regclass may return what this connection found before it waited for the lock
+    tables = "select from pg_catalog.pg_tables where schemaname = 'treadle' and tablename = 'shard'"
+    return db.execute(tables).fetchone() is not None
+
+
 def write_record(db: psycopg.Connection, record: ShardRecord) -> bool:
     """Make the database a shard, or give it a newer list. Returns False if another process has
     stored something else in the meantime. Raises psycopg.Error.
     """
     with db.transaction():
         db.execute(_LOCK)
-        if db.execute("select to_regclass('treadle.shard')").fetchone() == (None,):
+        if not _is_shard(db):
             db.execute(_TABLES)
         stored = read_record(db)
         if stored is not None and (
