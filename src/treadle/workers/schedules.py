@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from treadle.config.serving import Schedule
 from treadle.errors import AgentError
 from treadle.types import Time
 
+if TYPE_CHECKING:
+    from cronsim import CronSim
+
 MISSED_MOST: Final = timedelta(hours=1)
 """Maximum age of a missed tick whose run is still started."""
 SECOND: Final = timedelta(seconds=1)
 LEAP: Final = timedelta(hours=6)
 """Step of the search for clock changes; shorter than the time between two changes of any zone."""
-
-WallTimes: TypeAlias = Callable[[str, datetime], Iterator[datetime]]
-"""Function that yields the matches of an expression after a time, both without time zone. cronsim's
-own time zone rules depend on the spelling of the expression, and mishandle half-hour changes.
-"""
 
 
 class Timetable:
@@ -47,6 +46,7 @@ class Timetable:
                     "'Europe/Berlin', or leave it out"
                 ),
             ) from e
+        self._expression = self._parse()
         next(self._ticks(datetime.now(UTC)))
 
     def after(self, at: Time) -> Time:
@@ -61,7 +61,7 @@ class Timetable:
         """Return the id of the tick's run, which makes the run unique."""
         return f"{self.name}@{tick:%Y-%m-%dT%H:%M:%SZ}"
 
-    def _ticks(self, after: Time) -> Iterator[Time]:
+    def _parse(self) -> CronSim:
         try:
             from cronsim import CronSim, CronSimError  # noqa: PLC0415  few processes have schedules
         except ModuleNotFoundError as e:
@@ -72,18 +72,29 @@ class Timetable:
                 "it has five fields: minute, hour, day of the month, month, day of the week"
             )
         try:
-            hourly = CronSim(self.schedule.cron, datetime.min).hours == {*range(24)}
-            yield from (self._whenever_shown if hourly else self._once_each)(after, CronSim)
+            return CronSim(self.schedule.cron, datetime.min)
         except CronSimError as e:
             raise self._refused(str(e)) from e
+
+    def _ticks(self, after: Time) -> Iterator[Time]:
+        hourly = self._expression.hours == {*range(24)}
+        yield from self._whenever_shown(after) if hourly else self._once_each(after)
         raise self._refused("it never matches")
 
-    def _whenever_shown(self, after: Time, walls: WallTimes) -> Iterator[Time]:
+    def _walls(self, after: datetime) -> Iterator[datetime]:
+        """Yield the matches of the expression after a time, both without time zone: cronsim's own
+        time zone rules depend on the spelling of the expression, and mishandle half-hour changes.
+        """
+        walls = copy(self._expression)  # parsing takes longer than most searches
+        walls.dt = after.replace(microsecond=0)
+        return walls
+
+    def _whenever_shown(self, after: Time) -> Iterator[Time]:
         done, offset = after.replace(microsecond=0), self._offset(after)
         changed = True
         while changed:
             changed = False
-            for wall in walls(self.schedule.cron, _naive(done) + offset):
+            for wall in self._walls(_naive(done) + offset):
                 tick = wall.replace(tzinfo=UTC) - offset
                 if change := self._change(done, tick, offset):
                     done, offset, changed = change - SECOND, self._offset(change), True
@@ -91,9 +102,9 @@ class Timetable:
                 done = tick
                 yield tick
 
-    def _once_each(self, after: Time, walls: WallTimes) -> Iterator[Time]:
+    def _once_each(self, after: Time) -> Iterator[Time]:
         last = after
-        for wall in walls(self.schedule.cron, _naive(after.astimezone(self._zone))):
+        for wall in self._walls(_naive(after.astimezone(self._zone))):
             if (tick := self._first(wall)) > last:  # ticks of a skipped hour coincide
                 last = tick
                 yield tick
