@@ -131,6 +131,9 @@ class Jail:
             except OSError:
                 found[path] = None
                 continue
+            if path == self.noted:  # emptied after every line
+                found[path] = seen.st_mode, seen.st_ino
+                continue
             # temporary files of bash and sort come and go in /tmp
             times = (
                 (len(os.listdir(path)), 0)
@@ -175,7 +178,7 @@ class Jail:
             }
         )
         noted = self._noted()
-        if may_write or (read and not harm):
+        if (may_write and self.look() != self.before) or (read and not harm):
             self.rebuild()
         return {
             "harm": harm,

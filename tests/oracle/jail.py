@@ -43,6 +43,8 @@ class Jail:
     shims: bool = False
     programs: str = ""
     """A folder with usr/bin and usr/lib of further programs."""
+    limit_s: float = LIMIT_S
+    """A line that has not ended by then is endless."""
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def __enter__(self) -> Jail:
@@ -59,7 +61,7 @@ class Jail:
             self._process = self._started()
         request = {
             "line": judged.line,
-            "limit_s": LIMIT_S,
+            "limit_s": self.limit_s,
             "private": private,
             "may_write": may_write,
         }

@@ -84,6 +84,13 @@ def jail(base: str) -> Iterator[Jail]:
         yield jail
 
 
+@pytest.fixture(scope="module")
+def hasty(base: str) -> Iterator[Jail]:
+    """A jail that soon gives a line up: an endless one costs a core until then."""
+    with Jail(base, limit_s=0.5) as jail:
+        yield jail
+
+
 def allowed(line: str) -> Judged:
     return Judged(line, "allow", "ask")
 
@@ -93,8 +100,9 @@ def allowed(line: str) -> Judged:
 
 @needs_jail
 @pytest.mark.parametrize("line", HARM)
-def test_each_kind_of_harm_is_found(jail: Jail, line: str) -> None:
-    assert HARM[line] in jail.run(allowed(line), private=True).harm
+def test_each_kind_of_harm_is_found(jail: Jail, hasty: Jail, line: str) -> None:
+    ran = (hasty if HARM[line] == "endless" else jail).run(allowed(line), private=True)
+    assert HARM[line] in ran.harm
 
 
 @needs_jail
