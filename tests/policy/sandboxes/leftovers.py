@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -227,6 +228,18 @@ def ground() -> Generator[Path]:
     """A user's workspace `work` with a repository, a submodule, a worktree, hooks that are
     configured and not there, and a dangling link to hooks.
     """
+    place, archive = _built()
+    place.mkdir(mode=0o700)
+    try:
+        subprocess.run(["tar", "-xf", "-"], cwd=place, input=archive, check=True)
+        yield place
+    finally:
+        _remove(place)
+
+
+@cache
+def _built() -> tuple[Path, bytes]:
+    """Where each ground of this process lies, for git names whole paths, and its files."""
     place = Path(
         tempfile.mkdtemp(
             prefix=".treadle-test-", dir="/var/lib" if os.geteuid() == 0 else Path.home()
@@ -245,10 +258,17 @@ def ground() -> Generator[Path]:
         rm -rf .git/hooks .git/info"""
         done = jailed(place, script, ())
         assert done.returncode == 0, done.stdout
-        yield place
+        archive = subprocess.run(
+            ["tar", "-H", "posix", "-cf", "-", "."], cwd=place, stdout=subprocess.PIPE, check=True
+        )
+        return place, archive.stdout
     finally:
-        subprocess.run(["chmod", "-R", "u+rwX", str(place)], check=False)
-        shutil.rmtree(place)
+        _remove(place)
+
+
+def _remove(place: Path) -> None:
+    subprocess.run(["chmod", "-R", "u+rwX", str(place)], check=False)
+    shutil.rmtree(place)
 
 
 def jailed(place: Path, script: str, folders: Sequence[str]) -> subprocess.CompletedProcess[str]:
