@@ -1,5 +1,5 @@
-"""One browser for all of these tests, and one server for a module, since a server takes so many new
-accounts from an address. A page is drawn by a real chromium or not at all.
+"""One browser and one server for all of these tests: at another address, the browser starts other
+processes. A page is drawn by a real chromium or not at all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 from playwright.sync_api import Browser, Page
 
-from tests.apps.assistant.browser.visiting import CHROMIUM, Person, browsing, served
+from tests.apps.assistant.browser.visiting import CHROMIUM, Person, browsing
+from tests.service.unlimited import unlimited
 
 
 @pytest.fixture(scope="package")
@@ -24,9 +25,9 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def url(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[str]:
-    with served(tmp_path_factory.mktemp("service")) as url:
+    with unlimited(tmp_path_factory.mktemp("service"), "--cheap-passwords") as url:
         yield url
 
 
