@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -32,6 +31,7 @@ from tests.doubles import (
     says,
     text,
 )
+from tests.fork_server import command
 from tests.models.providers.loopback import Answer, Seen, Server, document, listening, sse
 from tests.models.providers.speeches.openai_chat import chunk
 from treadle import Agent, Runtime, tool
@@ -746,9 +746,10 @@ async def test_a_kill_at_any_boundary_leaves_a_run_that_ends_the_same(
 
 
 async def _play(folder: Path, at: int, *run_id: str) -> Any:
+    (driver := folder / "driver.py").write_text(DRIVER)
     environment = {**os.environ, "TREADLE_CRASH_AT": str(at)}
     return await anyio.run_process(
-        [sys.executable, "-c", DRIVER, str(folder), *run_id], check=False, env=environment
+        command(str(driver), str(folder), *run_id), check=False, env=environment
     )
 
 
