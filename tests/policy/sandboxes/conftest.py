@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.policy.sandboxes.leftovers import tried
 from tests.policy.sandboxes.planting import Leave
 from treadle.policy.sandboxes.bubblewrap import Bubblewrap, Protection
 from treadle.policy.sandboxes.control_files import ControlFiles
@@ -59,7 +60,7 @@ class Weakened(Bubblewrap):
 
 @pytest.fixture
 def sandbox() -> Weakened:
-    return Weakened(BWRAP)
+    return tried(Weakened(BWRAP))
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from unittest import mock
 
 import anyio
@@ -29,6 +29,7 @@ from msgspec import structs
 
 from treadle.policy.sandboxes import control_files
 from treadle.policy.sandboxes.bubblewrap import Bubblewrap
+from treadle.policy.sandboxes.trial import Trial
 from treadle.tools.confinement import CommandRoom
 
 BWRAP = shutil.which("bwrap") or ""
@@ -365,13 +366,28 @@ def worked(script: str) -> list[str]:
         return moved
 
 
+S = TypeVar("S", bound=Bubblewrap)
+
+
+def tried(sandbox: S) -> S:
+    """Give it the trial of this process: what bubblewrap can do here is found out once."""
+    sandbox._trial = _trial()
+    return sandbox
+
+
+@cache
+def _trial() -> Trial:
+    sandbox = Bubblewrap(BWRAP)
+    anyio.run(sandbox.standing)
+    return sandbox._trial
+
+
 def confined(place: Path, script: str, **room_of: Any) -> list[str]:
     """Run a command in the sandbox; return what was moved away.
 
     `room_of`: what is special about its room.
     """
-    sandbox = Bubblewrap(BWRAP, home=place / "home")
-    anyio.run(sandbox.standing)
+    sandbox = tried(Bubblewrap(BWRAP, home=place / "home"))
     room = CommandRoom(
         workspace=place / "work",
         scratch=lambda: place / "scratch",
