@@ -37,7 +37,8 @@ def _pytest(folder: Path, *arguments: str) -> tuple[str, dict[str, int]]:
         "OPENAI_BASE_URL": "https://api.example.invalid/v1",
         "OPENAI_API_KEY": "none",
     }
-    plain = ("-p", "no:cacheprovider", "-q", "-W", "error")
+    without = ("schemathesis", "inline_snapshot", "hypothesispytest", "cacheprovider")
+    plain = (*(f"-pno:{name}" for name in without), "-q", "-W", "error")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plain, *arguments],
         cwd=folder,

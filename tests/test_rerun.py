@@ -9,6 +9,8 @@ import pytest
 
 from tests.rerun import MOST, main
 
+WITHOUT = "-p no:schemathesis -p no:inline_snapshot -p no:hypothesispytest -p no:treadle"
+"""Plug-ins that take longer to import than the tests to run."""
 TESTS = """
 from pathlib import Path
 
@@ -44,7 +46,7 @@ def test_only_a_few_failures_that_pass_alone_are_excused(
 ) -> None:
     tests = tmp_path / "test_some.py"
     tests.write_text(TESTS)
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:schemathesis\n")
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\naddopts = {WITHOUT}\n")
     last = tmp_path / "lastfailed"
     last.write_text(json.dumps({f"{tests}::test_{name}": True for name in failed}))
     assert main(last) == code

@@ -21,7 +21,7 @@ from tests import selection
 selection.ROOT = Path(__file__).parents[1]
 from tests.conftest import pytest_addoption, pytest_configure
 """
-CONFIG = f'[tool.pytest]\ntestpaths = ["tests"]\nmarkers = {[*LEFT_OUT]}\naddopts = ["-n1", "-p", "no:schemathesis", "-p", "no:cacheprovider"]\n'
+CONFIG = f'[tool.pytest]\ntestpaths = ["tests"]\nmarkers = {[*LEFT_OUT]}\naddopts = ["-n1", "-p", "no:schemathesis", "-p", "no:inline_snapshot", "-p", "no:treadle", "-p", "no:cacheprovider"]\n'
 
 
 @pytest.fixture

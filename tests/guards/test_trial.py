@@ -11,6 +11,7 @@ import pytest
 from tests.guards.catalogue import Guard
 from tests.guards.trial import Tree, Verdict
 
+WITHOUT = "-p no:treadle -p no:schemathesis -p no:inline_snapshot -p no:hypothesispytest"
 TESTS = """
 import subprocess, sys
 import pytest
@@ -30,7 +31,7 @@ def tree(tmp_path: Path) -> Tree:
     small = tmp_path / "small"
     (small / "src").mkdir(parents=True)
     (small / "tests").mkdir()
-    (small / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '-p no:treadle'\n")
+    (small / "pyproject.toml").write_text(f"[tool.pytest.ini_options]\naddopts = '{WITHOUT}'\n")
     (small / "src/gate.py").write_text(f"def is_open(who):\n    {TEXT}\n")
     (small / "tests/test_gate.py").write_text(TESTS)
     return Tree(tmp_path / "copy", small)
