@@ -36,7 +36,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     (folder / "config").write_text(
         f"ListenAddress 127.0.0.1:{port}\nHostKey {folder}/host\nPidFile none\nUsePAM no\n"
         f"AuthorizedKeysFile {folder}/user.pub\nStrictModes no\nPasswordAuthentication no\n"
-        "MaxStartups 50\n"
+        "MaxStartups 50\nKexAlgorithms curve25519-sha256\n"  # others take 100 ms
+        f"SetEnv HOME={folder}\n"  # bash would read the user's .bashrc for each command
     )
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
