@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,17 +20,28 @@ pytestmark = pytest.mark.process
 PLUGINS = Path(__file__).parents[1] / "plugins"
 
 
+BUILD = """
+import os, sys
+from hatchling.build import build_wheel
+for folder in sys.argv[2:]:
+    os.chdir(folder)
+    build_wheel(sys.argv[1])
+"""
+
+
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    installation = Installation(tmp_path_factory.mktemp("plugins"))
-    for name in ("template", "shelf", "ssh"):
-        wheels = tmp_path_factory.mktemp(name)
-        build = f"from hatchling.build import build_wheel; build_wheel({str(wheels)!r})"
-        subprocess.run([sys.executable, "-c", build], cwd=PLUGINS / name, check=True)
-        (wheel,) = wheels.iterdir()
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    installation = Installation(tmp_path_factory.mktemp("plugins"), forks=True)
+    folders = [PLUGINS / name for name in ("template", "shelf", "ssh")]
+    wheels = tmp_path_factory.mktemp("wheels")
+    subprocess.run([sys.executable, "-c", BUILD, wheels, *folders], check=True)
+    built = list(wheels.iterdir())
+    assert len(built) == len(folders)
+    for wheel in built:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(installation.site)
-    return installation
+    yield installation
+    installation.close()
 
 
 def test_doctor_lists_the_plug_ins(here: Installation, tmp_path: Path) -> None:
@@ -65,6 +77,7 @@ def test_each_is_used_by_its_name(here: Installation, tmp_path: Path) -> None:
 def test_a_plug_in_passes_its_contracts(here: Installation, tmp_path: Path, name: str) -> None:
     folder = PLUGINS / name
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:schemathesis"]
+    options += ["-p", "no:inline_snapshot", "-p", "no:hypothesispytest"]
     done = here.execute(
         *("-m", "pytest", *options, "-c", str(folder / "pyproject.toml"), str(folder / "tests")),
         cwd=tmp_path,
