@@ -12,6 +12,7 @@ Every `open_runtime()` of such a module, and every `new_journal()`, has a journa
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,9 +102,10 @@ class Emptied:
         from treadle.journal.shards.placement import Generation
         from treadle.journal.shards.tables import ShardRecord, write_record
 
-        self._server, self._free, self.template = server, list[str](), f"t{uuid4().hex}"
+        self._server, self.template = server, f"t{uuid4().hex}"
+        self._given_back = deque[str]()
         self._connections: dict[str, psycopg.Connection] = {}
-        """To each database that is free: a new connection costs the server more than emptying."""
+        """To databases that were emptied: a new one costs the server more than emptying."""
         server.sql(f"CREATE DATABASE {self.template}")
         with self._connected(self.template) as connection:
             make_ready(connection, self.template)
@@ -128,14 +130,22 @@ class Emptied:
             self._made = self._looks(connection)
 
     def take(self) -> str:
-        if self._free:
-            return self._free.pop()
+        """Return the name of an empty one. Those of earlier tests are looked at only now, when the
+        server has noticed the end of their connections.
+        """
+        while self._given_back:
+            if self._is_emptied(name := self._given_back.popleft()):
+                return name
+            self._server.sql(f"DROP DATABASE {name} WITH (FORCE)")
         name = f"t{uuid4().hex}"
         self._server.sql(f"CREATE DATABASE {name} TEMPLATE {self.template}")
         return name
 
     def give_back(self, name: str) -> None:
-        """Empty it for the next test; drop it if a test has left a connection or other tables."""
+        self._given_back.append(name)
+
+    def _is_emptied(self, name: str) -> bool:
+        """Empty it, unless a test has left a connection or other tables."""
         import psycopg
 
         connection = self._connections.pop(name, None) or self._connected(name)
@@ -143,12 +153,11 @@ class Emptied:
             if self._is_usable(connection):
                 connection.execute(self._emptying.encode())
                 self._connections[name] = connection
-                self._free.append(name)
-                return
+                return True
         except psycopg.OperationalError:  # a test has ended all connections
             pass
         connection.close()
-        self._server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+        return False
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -163,6 +172,7 @@ class Emptied:
         others = (
             "SELECT 1 FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND backend_type = 'client backend'"
         )
         return not _rows(connection, others) and self._looks(connection) == self._made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import traceback
 from collections.abc import Iterator
@@ -262,20 +263,19 @@ async def test_tables_that_this_version_cannot_use_are_refused_and_left_as_they_
 
 CONNECTED = (
     "select pid from pg_stat_activity where datname = current_database()"
-    " and pid <> pg_backend_pid()"
+    " and pid <> pg_backend_pid() and backend_type = 'client backend'"
 )
 
 
 async def test_the_connection_of_opening_is_used_on_and_closed_in_the_end(
     postgres_url: str, look: Look
 ) -> None:
-    journal = open_journal(postgres_url)
-    opened = look(CONNECTED)
-    assert await journal.runs() == []
-    assert look(CONNECTED) == opened
-    await journal.aclose()
-    unused = open_journal(postgres_url)
-    await unused.aclose()
+    async with contextlib.aclosing(open_journal(postgres_url)) as journal:
+        opened = look(CONNECTED)
+        assert await journal.runs() == []
+        assert look(CONNECTED) == opened
+    async with contextlib.aclosing(open_journal(postgres_url)):
+        pass  # it is not used
     with anyio.fail_after(20):  # the server notices the end of a connection a moment later
         while look(CONNECTED):
             await anyio.sleep(0.01)

@@ -9,9 +9,13 @@ import pytest
 
 from tests.journal.runs import answers, finished, refuses, says, started
 from tests.journal.shards.conftest import Shards, ids_in, one_in
+from tests.service.database.postgres import postgres_url  # noqa: F401  fixture
 from treadle.journal.entries import Fork
 from treadle.journal.journal import Journal
+from treadle.journal.postgres.schema import make_ready
 from treadle.journal.queue import QueuePlace
+from treadle.journal.shards.placement import Generation
+from treadle.journal.shards.tables import ShardRecord, read_record, write_record
 
 
 async def runs_of(journal: Journal) -> list[str]:
@@ -163,6 +167,28 @@ async def test_several_processes_may_open_a_new_list_at_once(shards: Shards) -> 
     await journals[0].begin(started("run_1"))
     for journal in journals:
         assert await runs_of(journal) == ["run_1"]
+
+
+def test_who_waits_for_another_that_makes_a_database_a_shard_finds_its_tables(
+    postgres_url: str,  # noqa: F811  the fixture
+) -> None:
+    record = ShardRecord(name="a", journal="j", generations=(Generation(version=1, names=("a",)),))
+    with (
+        ThreadPoolExecutor(1) as pool,
+        psycopg.connect(postgres_url, autocommit=True) as other,
+        psycopg.connect(postgres_url, autocommit=True) as watching,
+        psycopg.connect(postgres_url) as one,
+    ):
+        make_ready(other, postgres_url)
+        assert read_record(other) is None
+        one.execute("select pg_advisory_xact_lock(hashtextextended('treadle ''shards''', 0))")
+        waits = pool.submit(write_record, other, record)
+        waiting = "select 1 from pg_locks where not granted and locktype = 'advisory'"
+        while not watching.execute(waiting).fetchone():
+            pass
+        assert write_record(one, record)
+        one.commit()
+        assert waits.result(20)
 
 
 # ---------------------------------------------------------------- ids

@@ -100,36 +100,12 @@ class PostgresServer:
         self._given_up: str | None = None
         """Message of the failure at the deadline, after which there are no further attempts."""
         self.silence = SilenceDetector(self.is_there, silent_s=silent_s)
-        self._kept: list[psycopg.Connection] = []
-        """At most one, that of the last `connected`."""
-
-    @contextlib.contextmanager
-    def connected(self) -> Generator[psycopg.Connection]:
-        """Connect, and keep the connection for the next `connect`, even if the server ends it in
-        the meantime. Raises psycopg.Error. `close` must be called.
-        """
-        db = self.connect()
-        try:
-            with self.silence.over(db):
-                yield db
-        except BaseException:
-            db.close()
-            raise
-        self._kept.append(db)
-
-    def close(self) -> None:
-        """Close a connection that was kept. Idempotent."""
-        while self._kept:
-            self._kept.pop().close()
 
     def connect(self, *, within_s: float | None = None) -> psycopg.Connection:
         """Connect, in autocommit mode. Raises psycopg.Error.
 
         `within_s`: timeout for a silent network.
         """
-        if within_s is None:
-            with contextlib.suppress(IndexError):
-                return self._kept.pop()
         if self._given_up is not None and self.left_s <= 0:
             raise psycopg.OperationalError(self._given_up)
         most_s = min(math.inf if within_s is None else within_s, max(self.left_s, 2.0))

@@ -35,10 +35,17 @@ class PostgresJournal(TableJournal):
     """
 
     def __init__(
-        self, server: PostgresServer, *, lease_s: float = LEASE_S, seal: Seal | None = None
+        self,
+        server: PostgresServer,
+        *,
+        lease_s: float = LEASE_S,
+        seal: Seal | None = None,
+        reading: psycopg.Connection | None = None,
     ) -> None:
-        """Create the journal. Raises AgentError(invalid) for a lease that is too short."""
-        self._readers = PostgresReaders(server, seal)
+        """Create the journal. `reading`: a connection for its reads, which it closes. Raises
+        AgentError(invalid) for a lease that is too short.
+        """
+        self._readers = PostgresReaders(server, seal, reading)
         self._writer = PostgresWriter(server, seal)
         self.notifier = PostgresNotifier(server, seal=seal)
         self._indexing = Indexing(self._writer)
@@ -81,15 +88,18 @@ class PostgresJournal(TableJournal):
             raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
         server = PostgresServer(url)
         try:
-            with server.connected() as db:
-                make_ready(db, server.place)
-                seal = opened_seal(db, server.place, keys)
+            db = server.connect()
         except psycopg.Error as e:
             raise server.unusable(e) from e
         try:
-            return cls(server, lease_s=lease_s, seal=seal)
-        except AgentError:
-            server.close()
+            with server.silence.over(db):
+                make_ready(db, server.place)
+                seal = opened_seal(db, server.place, keys)
+            return cls(server, lease_s=lease_s, seal=seal, reading=db)
+        except BaseException as e:
+            db.close()
+            if isinstance(e, psycopg.Error):
+                raise server.unusable(e) from e
             raise
 
     def __repr__(self) -> str:
@@ -111,7 +121,6 @@ class PostgresJournal(TableJournal):
         self._readers.close()
         self._writer.close()
         self._indexing.close()
-        self._server.close()
         # otherwise its thread renews the lease until the process ends
         if not (self._keeps_runs and self._driven.holds_runs):
             self._driven.workers.leave()

@@ -31,13 +31,18 @@ share.
 class PostgresReaders:
     """Pool of reading connections. Safe from any thread."""
 
-    def __init__(self, server: PostgresServer, seal: Seal | None = None) -> None:
+    def __init__(
+        self,
+        server: PostgresServer,
+        seal: Seal | None = None,
+        idle: psycopg.Connection | None = None,
+    ) -> None:
         self._server = server
         self._seal = seal
         self._turn = threading.BoundedSemaphore(READING_MAX)
         self._lock = threading.Lock()
         """Guards the two attributes below."""
-        self._idle: list[psycopg.Connection] = []
+        self._idle = [] if idle is None else [idle]
         self._closed = False
         self._gone = threading.Event()
         abandon_in_children(self)

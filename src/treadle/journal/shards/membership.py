@@ -5,6 +5,7 @@ Entry points: `joined`, `checked_again`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
@@ -50,6 +51,50 @@ class Membership(NamedTuple):
     """Errors of unreachable shards by name."""
 
 
+class _Database:
+    """Database of a shard, with one connection. For one thread at a time."""
+
+    def __init__(self, shards: ShardList, name: str) -> None:
+        """Connect to nothing yet. Raises AgentError for a URL that cannot be used."""
+        self.name = name
+        self._db: psycopg.Connection | None = None
+        try:
+            part = ShardPart(name, "treadle", "", LocalNotifier())
+            self.server = PostgresServer(shards.urls[name], shard=part)
+        except AgentError as e:
+            raise AgentError(e.kind, f"shard {name!r} of {shards.place}: {e.message}") from e
+
+    def look(self, keys: Sequence[bytes]) -> FoundShard:
+        """Create missing tables, and return what is there. Raises AgentError."""
+
+        def look(db: psycopg.Connection) -> FoundShard:
+            make_ready(db, self.server.place)
+            return FoundShard(
+                read_record(db), is_used(db), opened_seal(db, self.server.place, keys)
+            )
+
+        return self._do(look)
+
+    def write(self, record: ShardRecord) -> bool:
+        """As `write_record`. Raises AgentError."""
+        return self._do(lambda db: write_record(db, record))
+
+    def _do(self, work: Callable[[psycopg.Connection], T]) -> T:
+        try:
+            if self._db is None:
+                self._db = self.server.connect()
+            with self.server.silence.over(self._db):
+                return work(self._db)
+        except psycopg.Error as e:
+            self.close()
+            raise self.server.unusable(e) from e
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+
 def joined(shards: ShardList, keys: Sequence[bytes]) -> Membership:
     """Check the databases of a list, and store a new list in them. Blocks. `keys`: as of
     `PostgresJournal.open`.
@@ -57,19 +102,17 @@ def joined(shards: ShardList, keys: Sequence[bytes]) -> Membership:
     Raises AgentError(invalid) if they are not the shards of one journal, or if a list that is new
     to them cannot be stored in all.
     """
-    servers = {name: _server(shards, name) for name in sorted(shards.urls)}
-    try:
+    with contextlib.ExitStack() as stack:
+        databases = {name: _Database(shards, name) for name in sorted(shards.urls)}
+        for database in databases.values():
+            stack.callback(database.close)
         for _ in range(_TRIES):
-            found, missing = _found(shards, servers, keys)
+            found, missing = _found(shards, databases, keys)
             wanted = _wanted(shards, found, missing)
             if all(
-                _is_written(shards, servers[name], wanted, name, found[name])
-                for name in sorted(found)
+                _is_written(shards, databases[name], wanted, found[name]) for name in sorted(found)
             ):
                 return Membership(wanted, found, missing)
-    finally:
-        for server in servers.values():
-            server.close()
     raise AgentError(
         "busy", f"other processes are changing the shards of {shards.place}: try again"
     )
@@ -79,11 +122,8 @@ def checked_again(
     shards: ShardList, name: str, record: ShardRecord, keys: Sequence[bytes]
 ) -> FoundShard:
     """Check a shard that was unreachable when the others were opened. Raises AgentError."""
-    server = _server(shards, name)
-    try:
-        found = _look(server, keys)
-    finally:
-        server.close()
+    with contextlib.closing(_Database(shards, name)) as database:
+        found = database.look(keys)
     if found.record is None or found.record != structs.replace(record, name=name):
         raise AgentError(
             "invalid",
@@ -94,18 +134,18 @@ def checked_again(
 
 
 def _found(
-    shards: ShardList, servers: Mapping[str, PostgresServer], keys: Sequence[bytes]
+    shards: ShardList, databases: Mapping[str, _Database], keys: Sequence[bytes]
 ) -> tuple[dict[str, FoundShard], dict[str, AgentError]]:
     """Query all databases at the same time."""
     with ThreadPoolExecutor(len(shards.urls)) as pool:
-        asked = {name: pool.submit(_look, server, keys) for name, server in servers.items()}
+        asked = {name: pool.submit(one.look, keys) for name, one in databases.items()}
     found: dict[str, FoundShard] = {}
     missing: dict[str, AgentError] = {}
     for name, answer in asked.items():
         try:
             found[name] = answer.result()
         except AgentError as e:
-            if e.kind != "agent" and servers[name].is_there(PING_S):
+            if e.kind != "agent" and databases[name].server.is_there(PING_S):
                 raise
             missing[name] = e
     if not found:
@@ -113,31 +153,6 @@ def _found(
             "invalid", f"no shard of {shards.place} answers: {next(iter(missing.values())).message}"
         )
     return found, missing
-
-
-def _server(shards: ShardList, name: str) -> PostgresServer:
-    part = ShardPart(name, "treadle", "", LocalNotifier())
-    try:
-        return PostgresServer(shards.urls[name], shard=part)
-    except AgentError as e:
-        raise AgentError(e.kind, f"shard {name!r} of {shards.place}: {e.message}") from e
-
-
-def _look(server: PostgresServer, keys: Sequence[bytes]) -> FoundShard:
-    def look(db: psycopg.Connection, place: str) -> FoundShard:
-        make_ready(db, place)
-        return FoundShard(read_record(db), is_used(db), opened_seal(db, place, keys))
-
-    return _on_server(server, look)
-
-
-def _on_server(server: PostgresServer, work: Callable[[psycopg.Connection, str], T]) -> T:
-    """Run `work` on a connection, with the name of the database. Raises AgentError."""
-    try:
-        with server.connected() as db:
-            return work(db, server.place)
-    except psycopg.Error as e:
-        raise server.unusable(e) from e
 
 
 def _wanted(
@@ -221,8 +236,9 @@ def _first(shards: ShardList, found: Mapping[str, FoundShard]) -> tuple[Generati
 
 
 def _is_written(
-    shards: ShardList, server: PostgresServer, wanted: ShardRecord, name: str, found: FoundShard
+    shards: ShardList, database: _Database, wanted: ShardRecord, found: FoundShard
 ) -> bool:
+    name = database.name
     record = structs.replace(wanted, name=name)
     if found.record == record:
         return True
@@ -233,7 +249,7 @@ def _is_written(
             f"{shards.place}: the database of the new shard {name!r} already has runs: give it an "
             "empty database, and import them",
         )
-    return _on_server(server, lambda db, _: write_record(db, record))
+    return database.write(record)
 
 
 def _shown(generation: Generation) -> str:
