@@ -21,6 +21,7 @@ from treadle.service.database.database import Database
 __all__ = [
     "database",
     "database_url",
+    "furnished_database",
     "plain_postgres_url",
     "postgres_ready",
     "postgres_server",
@@ -55,12 +56,24 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture(params=KINDS)
 async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
     """One with its tables, which the user owns."""
-    if request.param == "memory":
-        made = ready_in_memory()
-    elif request.param == "sqlite":
-        made = Database.open(ready_url(tmp_path / "rows.db"))
-    else:
-        role = "postgres" if request.param == "postgres" else PLAIN
-        made = Database.open(request.getfixturevalue("ready_postgres_url")(role))
-    async with made as database:
+    async with _made(request, tmp_path, with_people=False) as database:
         yield database
+
+
+@pytest.fixture(params=KINDS)
+async def furnished_database(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[Database]:
+    """The same after `furnished`."""
+    async with _made(request, tmp_path, with_people=True) as database:
+        yield database
+
+
+def _made(request: pytest.FixtureRequest, tmp_path: Path, *, with_people: bool) -> Database:
+    if request.param == "memory":
+        return ready_in_memory(with_people=with_people)
+    if request.param == "sqlite":
+        return Database.open(ready_url(tmp_path / "rows.db", with_people=with_people))
+    role = "postgres" if request.param == "postgres" else PLAIN
+    url = request.getfixturevalue("ready_postgres_url")
+    return Database.open(url(role, with_people=with_people))

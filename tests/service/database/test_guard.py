@@ -32,7 +32,7 @@ from sqlalchemy.orm import DeclarativeBase, aliased, make_transient_to_detached
 from sqlalchemy.orm import Session as PlainSession
 from sqlmodel import Session
 
-from tests.service.database.people import ADA, BOB, TABLES, furnished, key_of, row_of
+from tests.service.database.people import ADA, BOB, TABLES, key_of, row_of
 from treadle.apps.assistant.tables import Task
 from treadle.service.database.database import Database
 from treadle.service.database.guard import GuardedSession, execute, scoped
@@ -130,10 +130,11 @@ REFUSED: dict[str, Any] = {
 @WAYS
 @pytest.mark.parametrize("statement", NARROWED.values(), ids=NARROWED)
 async def test_a_statement_sees_the_rows_of_its_scope(
-    database: Database, statement: Any, way: Any
+    furnished_database: Database, statement: Any, way: Any
 ) -> None:
-    await furnished(database)
-    rows = await database.run(ADA, lambda session: [str(row) for row in way(session, statement)])
+    rows = await furnished_database.run(
+        ADA, lambda session: [str(row) for row in way(session, statement)]
+    )
     assert not [row for row in rows if "bob" in row]
     assert rows or statement in (NARROWED["exists"], NARROWED["filtered to another"])
 
@@ -141,10 +142,12 @@ async def test_a_statement_sees_the_rows_of_its_scope(
 @WAYS
 @pytest.mark.parametrize("statement", COUNTED.values(), ids=COUNTED)
 async def test_what_is_counted_is_the_scopes_own(
-    database: Database, statement: Any, way: Any
+    furnished_database: Database, statement: Any, way: Any
 ) -> None:
-    await furnished(database)
-    assert await database.read(ADA, lambda session: way(session, statement).scalar_one()) == 1
+    assert (
+        await furnished_database.read(ADA, lambda session: way(session, statement).scalar_one())
+        == 1
+    )
 
 
 @WAYS
@@ -174,17 +177,16 @@ async def test_without_a_scope_no_row_of_a_user_is_read_or_written(
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_a_row_of_another_is_not_found_and_not_changed(
-    database: Database, table: type[Owned]
+    furnished_database: Database, table: type[Owned]
 ) -> None:
-    await furnished(database)
     key = f"{table.__name__}-bob"
-    assert await database.run(ADA, lambda session: session.get(table, key)) is None
+    assert await furnished_database.run(ADA, lambda session: session.get(table, key)) is None
     for act in (
         delete(table).where(getattr(table, key_of(table)) == key),
         update(table).values({key_of(table): "x"}).where(getattr(table, key_of(table)) == key),
     ):
-        await database.run(ADA, lambda session, act=act: session.execute(act))  # type: ignore[misc]
-    assert await database.run(BOB, lambda session: session.get(table, key)) is not None
+        await furnished_database.run(ADA, lambda session, act=act: session.execute(act))  # type: ignore[misc]
+    assert await furnished_database.run(BOB, lambda session: session.get(table, key)) is not None
 
 
 def give_away(session: Session, _bobs: Task) -> None:
@@ -207,17 +209,16 @@ WRITES: dict[str, Callable[[Session, Task], Any]] = {
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 async def test_a_row_of_another_is_written_in_no_way(
-    database: Database, write: Callable[[Session, Task], Any]
+    furnished_database: Database, write: Callable[[Session, Task], Any]
 ) -> None:
-    await furnished(database)
-    bobs = await database.run(BOB, lambda session: session.get(Task, "Task-bob"))
+    bobs = await furnished_database.run(BOB, lambda session: session.get(Task, "Task-bob"))
     assert bobs is not None
     bobs.title = "taken"
     with pytest.raises(OutOfScope):
-        await database.run(ADA, lambda session: write(session, bobs))
-    assert await database.read(BOB, lambda session: session.exec(select(Task.title)).all()) == [
-        ("x",)
-    ]
+        await furnished_database.run(ADA, lambda session: write(session, bobs))
+    assert await furnished_database.read(
+        BOB, lambda session: session.exec(select(Task.title)).all()
+    ) == [("x",)]
 
 
 async def test_what_only_reads_changes_nothing(database: Database) -> None:
@@ -262,10 +263,9 @@ def test_a_session_of_an_applications_factory_is_guarded_once_it_is_bound(engine
 
 @pytest.mark.parametrize("act", ["refresh", "flush", "delete"])
 async def test_a_row_that_was_not_read_here_is_taken_from_nobody(
-    database: Database, act: str
+    furnished_database: Database, act: str
 ) -> None:
     """It would be changed by its key alone."""
-    await furnished(database)
 
     def forge(session: Session) -> None:
         forged = row_of(Task, "ada")
@@ -276,4 +276,4 @@ async def test_a_row_that_was_not_read_here_is_taken_from_nobody(
         getattr(session, act)(*([] if act == "flush" else [forged]))
 
     with pytest.raises(OutOfScope):
-        await database.run(ADA, forge)
+        await furnished_database.run(ADA, forge)

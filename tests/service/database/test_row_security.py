@@ -123,9 +123,10 @@ async def test_tables_that_a_plain_role_made_are_locked_for_a_superuser_too(
         assert await raw(database, "SELECT user_id FROM task") == [("ada",)]
 
 
-async def test_no_message_is_in_a_conversation_of_somebody_else(database: Database) -> None:
+async def test_no_message_is_in_a_conversation_of_somebody_else(
+    furnished_database: Database,
+) -> None:
     """C6: SQL past the application put a row of bob's into ada's conversation."""
-    await furnished(database)
     forged = ChatMessage(
         id="forged",
         user_id="bob",
@@ -140,11 +141,10 @@ async def test_no_message_is_in_a_conversation_of_somebody_else(database: Databa
         connection_of(session).execute(ChatMessage.__table__.insert().values(values))  # type: ignore[attr-defined]
 
     with pytest.raises(IntegrityError):
-        await database.run(BOB, work)
+        await furnished_database.run(BOB, work)
 
 
-async def test_no_run_is_in_a_conversation_of_somebody_else(database: Database) -> None:
-    await furnished(database)
+async def test_no_run_is_in_a_conversation_of_somebody_else(furnished_database: Database) -> None:
 
     def add(session: Session, run_id: str, conversation_id: str | None) -> None:
         forged = ServedRun(user_id="bob", run_id=run_id, agent="x", conversation_id=conversation_id)
@@ -152,14 +152,15 @@ async def test_no_run_is_in_a_conversation_of_somebody_else(database: Database) 
 
     for foreign in ("Conversation-ada", "none"):
         with pytest.raises(IntegrityError):
-            await database.run(BOB, partial(add, run_id="forged", conversation_id=foreign))
+            await furnished_database.run(
+                BOB, partial(add, run_id="forged", conversation_id=foreign)
+            )
     for number, own in enumerate(("Conversation-bob", None)):
-        await database.run(BOB, partial(add, run_id=f"own {number}", conversation_id=own))
+        await furnished_database.run(BOB, partial(add, run_id=f"own {number}", conversation_id=own))
 
 
-async def test_with_a_conversation_its_runs_and_messages_go(database: Database) -> None:
+async def test_with_a_conversation_its_runs_and_messages_go(furnished_database: Database) -> None:
     """Also where SQL past the application deletes it; those of another user stay."""
-    await furnished(database)
     for scope in (ADA, BOB):
         run = ServedRun(
             user_id=scope.user_id,
@@ -167,17 +168,17 @@ async def test_with_a_conversation_its_runs_and_messages_go(database: Database) 
             agent="x",
             conversation_id=f"Conversation-{scope.user_id}",
         )
-        await database.run(scope, lambda session, run=run: session.add(run))
+        await furnished_database.run(scope, lambda session, run=run: session.add(run))
     sql = text("DELETE FROM conversation WHERE id = 'Conversation-ada' AND user_id = 'ada'")
-    await database.run(ADA, lambda session: connection_of(session).execute(sql) and None)
+    await furnished_database.run(ADA, lambda session: connection_of(session).execute(sql) and None)
 
     def left(session: Session, user_id: str) -> list[str]:
         runs = session.exec(select(ServedRun.run_id).where(ServedRun.user_id == user_id))
         said = session.exec(select(ChatMessage.id).where(ChatMessage.user_id == user_id))
         return sorted([*runs, *said])
 
-    assert await database.read(ADA, partial(left, user_id="ada")) == ["ServedRun-ada"]
-    assert await database.read(BOB, partial(left, user_id="bob")) == [
+    assert await furnished_database.read(ADA, partial(left, user_id="ada")) == ["ServedRun-ada"]
+    assert await furnished_database.read(BOB, partial(left, user_id="bob")) == [
         "ChatMessage-bob",
         "ServedRun-bob",
         "run of bob",

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import bindparam, select, update
 from sqlmodel import Session
 
-from tests.service.database.people import ADA, BOB, furnished
+from tests.service.database.people import ADA, BOB
 from treadle.apps.assistant.tables import Task
 from treadle.service.database.database import Database
 from treadle.service.database.guard import execute, insert_row
@@ -32,30 +32,30 @@ WAYS = pytest.mark.parametrize("way", [Session.execute, execute], ids=["session"
     "more", [{}, {"treadle_scope": "bob"}], ids=["as it is", "with another's id"]
 )
 async def test_one_statement_serves_two_people(
-    database: Database, more: dict[str, Any], way: Any
+    furnished_database: Database, more: dict[str, Any], way: Any
 ) -> None:
-    await furnished(database)
 
     def seen(session: Session) -> set[str]:
         return {row.user_id for row in way(session, TITLED, {"not_this": "", **more})}
 
     for _ in range(2):
-        assert await database.run(ADA, seen) == {"ada"}
-        assert await database.read(BOB, seen) == {"bob"}
+        assert await furnished_database.run(ADA, seen) == {"ada"}
+        assert await furnished_database.read(BOB, seen) == {"bob"}
 
 
 @WAYS
-async def test_one_update_changes_the_rows_of_whoever_runs_it(database: Database, way: Any) -> None:
-    await furnished(database)
+async def test_one_update_changes_the_rows_of_whoever_runs_it(
+    furnished_database: Database, way: Any
+) -> None:
     for scope, title in ((ADA, "of ada"), (BOB, "of bob")):
-        await database.run(
+        await furnished_database.run(
             scope,
             lambda session, title=title: way(
                 session, RENAMED, {"new": title, "treadle_scope": "ada"}
             ),
         )  # type: ignore[misc]
     for scope, title in ((ADA, "of ada"), (BOB, "of bob")):
-        assert await database.read(
+        assert await furnished_database.read(
             scope, lambda session: {*session.scalars(select(Task.title))}
         ) == {title}
 
@@ -83,10 +83,9 @@ async def test_a_shared_statement_sees_rows_that_were_just_added(database: Datab
     assert await database.run(ADA, work) == ["ada"]
 
 
-async def test_rows_are_not_changed_one_by_one_by_their_keys(database: Database) -> None:
-    await furnished(database)
+async def test_rows_are_not_changed_one_by_one_by_their_keys(furnished_database: Database) -> None:
     with pytest.raises(OutOfScope):
-        await database.run(
+        await furnished_database.run(
             ADA,
             lambda session: session.execute(update(Task), [{"id": "Task-bob", "title": "taken"}]),
         )
@@ -117,11 +116,12 @@ async def test_a_row_is_written_in_no_other_way(
 
 
 @WAYS
-async def test_a_parameter_gives_no_row_away(database: Database, way: Any) -> None:
-    await furnished(database)
+async def test_a_parameter_gives_no_row_away(furnished_database: Database, way: Any) -> None:
     for values in (
         {"new": "x", "user_id": "bob"},
         {"new": "x", "id": "Task-bob", "user_id": "bob"},
     ):
         with pytest.raises(OutOfScope, match="owner"):
-            await database.run(ADA, lambda session, values=values: way(session, RENAMED, values))  # type: ignore[misc]
+            await furnished_database.run(
+                ADA, lambda session, values=values: way(session, RENAMED, values)
+            )  # type: ignore[misc]
