@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.fork_server import command
+from tests.fork_server import ForkServer, command, command_of
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 BOUNDARIES = range(1, 25)
 """More than the transfer passes."""
+
+
+LOADED = ("anyio._backends._asyncio", "treadle.runtime.runtime", "treadle.testing")
+
+
+@cache
+def warned() -> ForkServer:
+    """One whose children end with an error where they warn, as it does itself."""
+    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONWARNINGS": "error"}
+    server = ForkServer(environment, arguments=LOADED)
+    atexit.register(server.close)
+    return server
 
 
 def run(
@@ -28,8 +42,10 @@ def run(
     environment = (
         clean | {"TREADLE_HOME": str(home / "treadle"), "PYTHONWARNINGS": "error"} | environment
     )
+    program = str(EXAMPLES / f"{name}.py")
+    words = [sys.executable, program] if sys.platform != "linux" else command_of(warned(), program)
     return subprocess.run(
-        [sys.executable, str(EXAMPLES / f"{name}.py"), *options],
+        [*words, *options],
         cwd=home,
         env=environment,
         capture_output=True,
