@@ -15,6 +15,7 @@ from tests.apps.assistant.talking import Talking
 from treadle.apps.assistant.context import AgentResult
 from treadle.apps.assistant.embedded import EmbeddedModel
 from treadle.apps.assistant.store import TaskStore
+from treadle.runtime.runtime import Runtime
 
 TODAY = date(2026, 11, 20)
 _SOUND = {
@@ -42,13 +43,17 @@ def cases(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-async def shortcomings(people: People, case: dict[str, Any]) -> list[str]:
+async def shortcomings(people: People, case: dict[str, Any], runtime: Runtime) -> list[str]:
     """What of a case does not hold; nothing where all of it does."""
     person = f"person-{case['id']}"
-    talk = Talking(people, person, case["id"])
-    for task in case["tasks"]:
-        await people.person(person).work(lambda store, task=task: _give(store, task))
-        people.clock.pass_(seconds=1)
+    talk = Talking(people, person, case["id"], runtime)
+
+    def give(store: TaskStore) -> None:
+        for task in case["tasks"]:
+            _give(store, task)
+            people.clock.pass_(seconds=1)
+
+    await people.person(person).work(give)
     reply = ""
     for message in case["says"]:
         result: AgentResult = await talk.say(message, model=EmbeddedModel(today=lambda: TODAY))
