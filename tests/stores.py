@@ -12,7 +12,6 @@ Every `open_runtime()` of such a module, and every `new_journal()`, has a journa
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +37,12 @@ __all__ = [
 ]
 
 STORES = ("memory", "sqlite", "postgres", "shards")
+OTHERS = (
+    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
+    " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+)
+"""Those who are connected to a database."""
+LOOKS_MAX = 5
 OPEN_MOST = 8
 """Journals of a test: a server takes so many clients, and no more."""
 _making: list[Callable[[], Journal]] = []
@@ -103,7 +108,8 @@ class Emptied:
         from treadle.journal.shards.tables import ShardRecord, write_record
 
         self._server, self.template = server, f"t{uuid4().hex}"
-        self._given_back = deque[str]()
+        self._given_back: dict[str, int] = {}
+        """Each with the number of times that it is looked at while others are connected."""
         self._connections: dict[str, psycopg.Connection] = {}
         """To databases that were emptied: a new one costs the server more than emptying."""
         server.sql(f"CREATE DATABASE {self.template}")
@@ -133,8 +139,11 @@ class Emptied:
         """Return the name of an empty one. Those of earlier tests are looked at only now, when the
         server has noticed the end of their connections.
         """
-        while self._given_back:
-            if self._is_emptied(name := self._given_back.popleft()):
+        for name in [*self._given_back]:
+            if not self._is_left(name):
+                continue
+            del self._given_back[name]
+            if self._is_emptied(name):
                 return name
             self._server.sql(f"DROP DATABASE {name} WITH (FORCE)")
         name = f"t{uuid4().hex}"
@@ -142,22 +151,32 @@ class Emptied:
         return name
 
     def give_back(self, name: str) -> None:
-        self._given_back.append(name)
+        self._given_back[name] = LOOKS_MAX
+
+    def _is_left(self, name: str) -> bool:
+        """Whether nobody else is connected to it, or somebody has been for too long."""
+        import psycopg
+
+        self._given_back[name] -= 1
+        try:
+            return not _rows(self._connection(name), OTHERS) or self._given_back[name] <= 0
+        except psycopg.OperationalError:  # a test has ended all connections
+            self._connections.pop(name).close()
+            return False
 
     def _is_emptied(self, name: str) -> bool:
         """Empty it, unless a test has left a connection or other tables."""
-        import psycopg
-
-        connection = self._connections.pop(name, None) or self._connected(name)
-        try:
-            if self._is_usable(connection):
-                connection.execute(self._emptying.encode())
-                self._connections[name] = connection
-                return True
-        except psycopg.OperationalError:  # a test has ended all connections
-            pass
-        connection.close()
+        connection = self._connection(name)
+        if not _rows(connection, OTHERS) and self._looks(connection) == self._made:
+            connection.execute(self._emptying.encode())
+            return True
+        self._connections.pop(name).close()
         return False
+
+    def _connection(self, name: str) -> psycopg.Connection:
+        if name not in self._connections:
+            self._connections[name] = self._connected(name)
+        return self._connections[name]
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -167,14 +186,6 @@ class Emptied:
         import psycopg
 
         return psycopg.connect(self._server.url(database), autocommit=True)
-
-    def _is_usable(self, connection: psycopg.Connection) -> bool:
-        others = (
-            "SELECT 1 FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            " AND backend_type = 'client backend'"
-        )
-        return not _rows(connection, others) and self._looks(connection) == self._made
 
     def _looks(self, connection: psycopg.Connection) -> list[tuple[object, ...]]:
         """The definitions, and the rows that each journal has from the beginning."""
