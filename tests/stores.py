@@ -12,9 +12,9 @@ Every `open_runtime()` of such a module, and every `new_journal()`, has a journa
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
 import pytest
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import psycopg
 
 __all__ = [
+    "JournalUrls",
+    "journal_urls",
     "new_journal",
     "open_again",
     "postgres_server",
@@ -190,8 +192,12 @@ class Emptied:
     def _looks(self, connection: psycopg.Connection) -> list[tuple[object, ...]]:
         """The definitions, and the rows that each journal has from the beginning."""
         parts = [
-            "SELECT relname::text || relkind::text || relnatts FROM pg_class"
+            "SELECT concat(relname, relkind, relnatts, relacl) FROM pg_class"
             " WHERE relnamespace = 'treadle'::regnamespace",
+            "SELECT concat(tgrelid::regclass, tgname, tgenabled) FROM pg_trigger",
+            "SELECT concat(datacl, setconfig) FROM pg_database"
+            " LEFT JOIN pg_db_role_setting ON setdatabase = pg_database.oid"
+            " WHERE datname = current_database()",
             "SELECT proname::text || prosrc FROM pg_proc WHERE pronamespace = 'treadle'::regnamespace",
             *(f"SELECT row::text FROM {name} row" for name in self._lasting),
         ]
@@ -222,6 +228,29 @@ def _emptied_for(store: str, server: PostgresServer, config: pytest.Config) -> E
         _emptied[store] = Emptied(server, shard=store == "shards")
         config.add_cleanup(_emptied[store].close)
     return _emptied[store]
+
+
+JournalUrls: TypeAlias = Callable[..., str]
+"""Of a name: the URL of its journal; `shard=True` for a database that will be a shard."""
+
+
+@pytest.fixture
+def journal_urls(
+    postgres_server: PostgresServer, pytestconfig: pytest.Config
+) -> Iterator[JournalUrls]:
+    """A database with an empty journal for each name that is asked for, always the same one."""
+    taken: dict[object, tuple[Emptied, str]] = {}
+
+    def url(what: object, *, shard: bool = False) -> str:
+        if what not in taken:
+            store = "shards" if shard else "postgres"
+            emptied = _emptied_for(store, postgres_server, pytestconfig)
+            taken[what] = emptied, emptied.take()
+        return postgres_server.url(taken[what][1])
+
+    yield url
+    for emptied, name in taken.values():
+        emptied.give_back(name)
 
 
 @pytest.fixture(params=STORES)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from tests.service.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
-from tests.stores import sharded
+from tests.stores import JournalUrls, journal_urls, sharded  # noqa: F401  a fixture
 from treadle.apps.testing.contracts.kinds import JournalKind as Kind
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal
@@ -31,13 +31,13 @@ KINDS = {"memory": Kind(_memory, durable=False), "sqlite": Kind(_sqlite, durable
 def kind(request: pytest.FixtureRequest) -> Kind:
     if request.param in KINDS:
         return KINDS[request.param]
-    urls: Callable[[object], str] = request.getfixturevalue("postgres_urls")
+    urls: JournalUrls = request.getfixturevalue("journal_urls")
 
     async def postgres(folder: Path) -> Journal:
         return open_journal(urls(folder))
 
     async def shards(folder: Path) -> Journal:
-        names = {name: urls((folder, name)) for name in ("a", "b")}
+        names = {name: urls((folder, name), shard=True) for name in ("a", "b")}
         return open_journal(sharded(folder / "shards.yaml", names))
 
     return Kind(postgres if request.param == "postgres" else shards, durable=True)

@@ -17,8 +17,7 @@ import pytest
 from tests.journal.processes import Process
 from tests.journal.runs import answers, entries_of, finished, keeps, refuses, resumed, started
 from tests.service.database.postgres import postgres_server as postgres_server
-from tests.service.database.postgres import postgres_urls as postgres_urls
-from tests.stores import sharded
+from tests.stores import JournalUrls, sharded
 from treadle.errors import AgentError
 from treadle.journal import open_journal
 from treadle.journal.entries import SCHEMA, Entry
@@ -53,9 +52,9 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Shared:
 def shared_by(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> Shared:
     if store == "sqlite":
         return Shared(f"sqlite:///{tmp_path / 'journal.db'}", tmp_path)
-    urls: Callable[[object], str] = request.getfixturevalue("postgres_urls")
+    urls: JournalUrls = request.getfixturevalue("journal_urls")
     if store == "shards":
-        names = {name: urls((tmp_path, name)) for name in ("a", "b")}
+        names = {name: urls((tmp_path, name), shard=True) for name in ("a", "b")}
         return Shared(sharded(tmp_path / "shards.yaml", names), tmp_path)
     return Shared(urls(tmp_path), tmp_path)
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,7 +18,8 @@ import pytest
 from tests.doubles import agent, asks, call, gives, label, says
 from tests.journal.runs import finished, resumed, started
 from tests.service.database.postgres import postgres_server as postgres_server
-from tests.service.database.postgres import postgres_urls as postgres_urls
+from tests.stores import JournalUrls
+from tests.stores import journal_urls as journal_urls
 from treadle import Agent, ToolContext, tool
 from treadle.config import Config
 from treadle.config.serving import Queue
@@ -41,7 +42,7 @@ ROOT = Path(__file__).parents[2]
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'journal.db'}"
-    urls: Callable[[object], str] = request.getfixturevalue("postgres_urls")
+    urls: JournalUrls = request.getfixturevalue("journal_urls")
     return urls(tmp_path)
 
 
@@ -68,7 +69,7 @@ async def alone() -> AsyncIterator[Runtime]:
 async def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Runtime]:
     """Like `alone`, over each store."""
     if request.param == "postgres":
-        urls: Callable[[object], str] = request.getfixturevalue("postgres_urls")
+        urls: JournalUrls = request.getfixturevalue("journal_urls")
         url = urls(tmp_path)
     else:
         url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'runs.db'}"

@@ -12,7 +12,8 @@ import pytest
 
 from tests.doubles import says
 from tests.service.database.postgres import postgres_server as postgres_server
-from tests.service.database.postgres import postgres_urls as postgres_urls
+from tests.stores import JournalUrls
+from tests.stores import journal_urls as journal_urls
 from treadle import Agent, Runtime
 from treadle.journal.run_info import RunInfo
 from treadle.testing import ScriptedModel
@@ -22,7 +23,7 @@ from treadle.workers.worker import Worker
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
-        urls: Callable[[object], str] = request.getfixturevalue("postgres_urls")
+        urls: JournalUrls = request.getfixturevalue("journal_urls")
         return urls(tmp_path)
     return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'journal.db'}"
 
