@@ -190,15 +190,16 @@ class Emptied:
         return psycopg.connect(self._server.url(database), autocommit=True)
 
     def _looks(self, connection: psycopg.Connection) -> list[tuple[object, ...]]:
-        """The definitions, and the rows that each journal has from the beginning."""
+        """The definitions (the system's own have smaller numbers), and the rows that each journal
+        has from the beginning.
+        """
         parts = [
-            "SELECT concat(relname, relkind, relnatts, relacl) FROM pg_class"
-            " WHERE relnamespace = 'treadle'::regnamespace",
+            "SELECT concat(relname, relkind, relnatts, relacl) FROM pg_class WHERE oid >= 16384",
             "SELECT concat(tgrelid::regclass, tgname, tgenabled) FROM pg_trigger",
             "SELECT concat(datacl, setconfig) FROM pg_database"
             " LEFT JOIN pg_db_role_setting ON setdatabase = pg_database.oid"
             " WHERE datname = current_database()",
-            "SELECT proname::text || prosrc FROM pg_proc WHERE pronamespace = 'treadle'::regnamespace",
+            "SELECT proname::text || prosrc FROM pg_proc WHERE oid >= 16384",
             *(f"SELECT row::text FROM {name} row" for name in self._lasting),
         ]
         return sorted(_rows(connection, " UNION ALL ".join(parts)))

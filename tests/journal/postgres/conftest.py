@@ -1,4 +1,4 @@
-"""Fixtures: an empty database, the journal in it, and a look into it past the journal."""
+"""Fixtures: a database with an empty journal, the journal, and a look into it past the journal."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.service.database.postgres import (
-    plain_postgres_url,
-    postgres_server,
-    postgres_url,
-    postgres_urls,
-)
+from tests.service.database.postgres import plain_postgres_url, postgres_server, postgres_urls
+from tests.stores import JournalUrls, journal_urls
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal
 
 __all__ = [
     "journal",
+    "journal_urls",
     "look",
     "plain_postgres_url",
     "postgres_server",
@@ -26,6 +23,11 @@ __all__ = [
 ]
 
 Look: TypeAlias = Callable[..., list[tuple[Any, ...]]]
+
+
+@pytest.fixture
+def postgres_url(journal_urls: JournalUrls) -> str:
+    return journal_urls("journal")
 
 
 @pytest.fixture

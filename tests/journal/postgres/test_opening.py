@@ -16,6 +16,7 @@ from tests.journal.postgres.conftest import Look
 from tests.journal.processes import make_at_once
 from tests.journal.runs import entries_of, refuses, says
 from tests.service.database.postgres import PostgresServer
+from tests.service.database.postgres import postgres_url as postgres_url
 from treadle.errors import AgentError
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal

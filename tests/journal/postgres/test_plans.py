@@ -9,6 +9,7 @@ import pytest
 
 from tests.journal.postgres.conftest import Look
 from tests.journal.runs import asks, finished, started
+from tests.service.database.postgres import postgres_url as postgres_url
 from treadle.errors import AgentError
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal
