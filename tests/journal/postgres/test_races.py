@@ -23,6 +23,10 @@ from treadle.journal.journal import Journal
 from treadle.journal.queue import QueuePlace
 
 JOURNALS = 4
+ORPHANS = """
+select id from treadle.runs as fork
+where fork_of is not null and not exists (select 1 from treadle.runs where id = fork.fork_of)
+"""
 ROUNDS = 12
 
 
@@ -140,12 +144,38 @@ async def test_what_is_forked_from_stays_or_the_fork_does_not_begin(
                 await journal.begin(started(f"fork_{number}_{n}", fork=fork, minute=number))
 
         await at_once(journals, act)
-    assert (
-        look(
-            "select id from treadle.runs as fork where fork_of is not null and not exists (select 1 from treadle.runs where id = fork.fork_of)"
-        )
-        == []
-    )
+    assert look(ORPHANS) == []
+
+
+async def test_a_fork_waits_for_a_prune_that_takes_away_its_past(
+    journals: Sequence[Journal], postgres_url: str, look: Look
+) -> None:
+    await says(journals[0], "run_1", "hello", "hello", minute=1)
+    came: list[str] = []
+
+    async def act(journal: Journal, n: int) -> None:
+        if n == 0:
+            await journal.prune(at(2), apply=True)
+        else:
+            with contextlib.suppress(AgentError):
+                fork = Fork(run_id="run_1", turn=1, seq=2)
+                await journal.begin(started("fork_1", fork=fork, minute=1))
+        came.append("done")
+
+    async def until_waiting(count: int) -> None:
+        while len(came) + len(look("select 1 from pg_locks where not granted")) < count:
+            await anyio.sleep(0.01)
+
+    with psycopg.connect(postgres_url) as holding:
+        holding.execute("select from treadle.runs where id = 'run_1' for update")
+        async with anyio.create_task_group() as group:
+            for n in range(2):
+                group.start_soon(act, journals[n], n)
+                await until_waiting(n + 1)
+            holding.rollback()
+    assert came == ["done", "done"]
+    assert look("select id from treadle.runs") == []
+    assert look(ORPHANS) == []
 
 
 async def test_positions_in_a_session_have_no_gap_and_no_double(
