@@ -45,9 +45,9 @@ _KEPT = sorted(
     }
 )
 """Folders of temporary files that hold this checkout or its Python."""
-_ENTER = f"""set -e; mount -t tmpfs tmpfs /mnt; mkdir /mnt/kept; mount --bind /tmp /mnt/kept; mount -t tmpfs tmpfs /tmp
+_ENTER = f"""set -e; mount -t tmpfs tmpfs /mnt; mkdir /mnt/kept; mount --rbind /tmp /mnt/kept; mount -t tmpfs tmpfs /tmp
 for kept in {shlex.join(_KEPT)}; do mkdir "$kept"; mount --bind "/mnt/kept/${{kept#/tmp/}}" "$kept"; mount -o remount,bind,ro "$kept"; done
-umount /mnt/kept; mount -o remount,bind,ro /; cd {shlex.quote(str(_ROOT))}; exec "$@\""""
+umount -l /mnt/kept; mount -o remount,bind,ro /; cd {shlex.quote(str(_ROOT))}; exec "$@\""""
 """Other temporary files of the host go out of sight, as our sandbox expects."""
 _GIT_FILES = ("HEAD", ".git")
 _KNOWN_SECRETS = (
