@@ -76,6 +76,7 @@ async def shards(
 def two_servers() -> Iterator[dict[str, ChaosServer]]:
     needed()
     quick = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+    quick["wal_writer_delay"] = "'10s'"  # a stop loses what was not committed for good
     with ChaosServer(**quick) as one, ChaosServer(**quick) as other:
         yield {"a": one, "b": other}
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import anyio
 import pytest
+from msgspec import structs
 
 from tests.crash.postgres import ChaosServer
 from tests.journal.runs import finished, refuses, says, started
 from tests.journal.shards.conftest import Shards, ids_in, one_in
 from tests.journal.test_queue_contract import card
 from treadle.errors import AgentError
+from treadle.journal import open_journal
 from treadle.journal.queue import QueuePlace
 from treadle.journal.shards import ShardedJournal
+from treadle.journal.shards.membership import checked_again, joined
+from treadle.journal.shards.placement import read_list
 
 Servers = dict[str, ChaosServer]
+KEY = bytes(range(32))
 
 
 async def until_back(journal: ShardedJournal) -> None:
@@ -104,3 +110,40 @@ async def test_a_new_list_needs_all_its_shards(apart: Shards, two_servers: Serve
     with pytest.raises(AgentError, match=r"no shard of .* answers") as caught:
         apart.open("a", "b")
     assert (caught.value.kind, "hidden" in caught.value.message) == ("invalid", False)
+
+
+async def test_a_list_that_is_refused_encrypts_nothing(apart: Shards, two_servers: Servers) -> None:
+    apart.write("a", "b")
+    two_servers["b"].stop()
+    with refuses("invalid", "is new, so all its shards must answer"):
+        open_journal(f"postgresql+shards:///{apart.file}", keys=[KEY])
+    await apart.alone("a").runs()
+
+
+async def test_an_encrypted_shard_has_its_keys_after_a_crash_and_is_taken_up(
+    apart: Shards, two_servers: Servers
+) -> None:
+    apart.write("a", "b")
+    url = f"postgresql+shards:///{apart.file}"
+    kept = partial(two_servers["b"].sql_of, apart.url_of("b"), "select * from treadle.seal_keys")
+    await open_journal(url, keys=[KEY]).aclose()
+    two_servers["b"].stop()
+    journal = open_journal(url, keys=[KEY])
+    assert isinstance(journal, ShardedJournal)
+    apart.opened.append(journal)
+    two_servers["b"].start()
+    assert kept()
+    await until_back(journal)
+    await says(journal, one_in("b"), "hello", "hi")
+    assert [info.prompt for info in await journal.runs()] == ["hello"]
+
+
+async def test_a_shard_that_comes_back_as_another_is_not_taken_up(apart: Shards) -> None:
+    journal = apart.open("a", "b")
+    listed = read_list(apart.file)
+    record = joined(listed, ()).record
+    assert checked_again(listed, "b", record, ()) is None
+    other = structs.replace(record, journal="another")
+    with pytest.raises(AgentError, match=r"shard 'b' of .* is back with another identity or list"):
+        checked_again(listed, "b", other, ())
+    assert not journal.missing

@@ -71,5 +71,9 @@ def _refuse_others(db: psycopg.Connection, place: str) -> None:
 def _transact(db: psycopg.Connection, work: Work[T]) -> T:
     with db.transaction():
         db.execute("select pg_advisory_xact_lock(%s)", (MIGRATING,))
-        db.execute("set local search_path = treadle, pg_catalog")
+        # keys that a crash of the server takes back would leave texts that nobody can read
+        db.execute(
+            "set local search_path = treadle, pg_catalog; select set_config('synchronous_commit', "
+            "'on', true) where current_setting('synchronous_commit') = 'off'"
+        )
         return work(cursor_of(db))

@@ -70,11 +70,11 @@ class ShardedJournal:
         for name, url in listed.urls.items():
             part = ShardPart(name, record.client, worker, notifier)
             server = PostgresServer(url, shard=part)
-            look = partial(checked_again, listed, name, record, keys)
-            shards[name] = Shard(name, server, lease_s=lease_s, look=look)
+            check = partial(checked_again, listed, name, record, keys)
+            shards[name] = Shard(name, server, lease_s=lease_s, check=check)
         try:
-            for name, found in membership.found.items():
-                shards[name].open(found)
+            for name, seal in membership.seals.items():
+                shards[name].open(seal)
         except AgentError:
             for shard in shards.values():
                 if shard.opened is not None:

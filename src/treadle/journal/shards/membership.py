@@ -36,17 +36,15 @@ class FoundShard(NamedTuple):
     record: ShardRecord | None
     """None: it is no shard yet."""
     is_used: bool
-    seal: Seal | None
-    """Keys of an encrypted journal."""
 
 
 class Membership(NamedTuple):
-    """Result of opening: what was found in the shards that answered, and why the others did not."""
+    """Result of opening: the keys of the shards that answered, and why the others did not."""
 
     record: ShardRecord
     """Record that all of them share, except for the name."""
-    found: Mapping[str, FoundShard]
-    """By name, as it was before the list was stored."""
+    seals: Mapping[str, Seal | None]
+    """Keys by name; None for a shard in plain text."""
     missing: Mapping[str, AgentError]
     """Errors of unreachable shards by name."""
 
@@ -64,16 +62,18 @@ class _Database:
         except AgentError as e:
             raise AgentError(e.kind, f"shard {name!r} of {shards.place}: {e.message}") from e
 
-    def look(self, keys: Sequence[bytes]) -> FoundShard:
+    def look(self) -> FoundShard:
         """Create missing tables, and return what is there. Raises AgentError."""
 
         def look(db: psycopg.Connection) -> FoundShard:
             make_ready(db, self.server.place)
-            return FoundShard(
-                read_record(db), is_used(db), opened_seal(db, self.server.place, keys)
-            )
+            return FoundShard(read_record(db), is_used(db))
 
         return self._do(look)
+
+    def seal(self, keys: Sequence[bytes]) -> Seal | None:
+        """As `opened_seal`, which encrypts an empty journal: for a shard that was accepted."""
+        return self._do(lambda db: opened_seal(db, self.server.place, keys))
 
     def write(self, record: ShardRecord) -> bool:
         """As `write_record`. Raises AgentError."""
@@ -99,20 +99,21 @@ def joined(shards: ShardList, keys: Sequence[bytes]) -> Membership:
     """Check the databases of a list, and store a new list in them. Blocks. `keys`: as of
     `PostgresJournal.open`.
 
-    Raises AgentError(invalid) if they are not the shards of one journal, or if a list that is new
-    to them cannot be stored in all.
+    Raises AgentError(invalid) if they are not the shards of one journal, if a list that is new to
+    them cannot be stored in all, or for the keys. Empty shards are encrypted once all are accepted.
     """
     with contextlib.ExitStack() as stack:
         databases = {name: _Database(shards, name) for name in sorted(shards.urls)}
         for database in databases.values():
             stack.callback(database.close)
         for _ in range(_TRIES):
-            found, missing = _found(shards, databases, keys)
+            found, missing = _found(shards, databases)
             wanted = _wanted(shards, found, missing)
             if all(
                 _is_written(shards, databases[name], wanted, found[name]) for name in sorted(found)
             ):
-                return Membership(wanted, found, missing)
+                seals = {name: databases[name].seal(keys) for name in found}
+                return Membership(wanted, seals, missing)
     raise AgentError(
         "busy", f"other processes are changing the shards of {shards.place}: try again"
     )
@@ -120,25 +121,26 @@ def joined(shards: ShardList, keys: Sequence[bytes]) -> Membership:
 
 def checked_again(
     shards: ShardList, name: str, record: ShardRecord, keys: Sequence[bytes]
-) -> FoundShard:
-    """Check a shard that was unreachable when the others were opened. Raises AgentError."""
+) -> Seal | None:
+    """Check a shard that was unreachable when the others were opened, and return its keys. Raises
+    AgentError.
+    """
     with contextlib.closing(_Database(shards, name)) as database:
-        found = database.look(keys)
-    if found.record is None or found.record != structs.replace(record, name=name):
-        raise AgentError(
-            "invalid",
-            f"shard {name!r} of {shards.place} is back with another identity or list: check its "
-            "URL, and restart this process with the current list",
-        )
-    return found
+        if database.look().record != structs.replace(record, name=name):
+            raise AgentError(
+                "invalid",
+                f"shard {name!r} of {shards.place} is back with another identity or list: check "
+                "its URL, and restart this process with the current list",
+            )
+        return database.seal(keys)
 
 
 def _found(
-    shards: ShardList, databases: Mapping[str, _Database], keys: Sequence[bytes]
+    shards: ShardList, databases: Mapping[str, _Database]
 ) -> tuple[dict[str, FoundShard], dict[str, AgentError]]:
     """Query all databases at the same time."""
     with ThreadPoolExecutor(len(shards.urls)) as pool:
-        asked = {name: pool.submit(one.look, keys) for name, one in databases.items()}
+        asked = {name: pool.submit(one.look) for name, one in databases.items()}
     found: dict[str, FoundShard] = {}
     missing: dict[str, AgentError] = {}
     for name, answer in asked.items():

@@ -17,8 +17,9 @@ from treadle.errors import AgentError
 from treadle.journal.postgres.connections import PostgresServer
 from treadle.journal.queue import WorkerCard
 from treadle.journal.run_info import UnknownRun
-from treadle.journal.shards.membership import PING_S, FoundShard
+from treadle.journal.shards.membership import PING_S
 from treadle.journal.shards.part import PartJournal
+from treadle.journal.tables.sealing import Seal
 from treadle.journal.threads import run_in_thread, start
 
 T = TypeVar("T")
@@ -47,16 +48,16 @@ class Shard:
         server: PostgresServer,
         *,
         lease_s: float,
-        look: Callable[[], FoundShard],
+        check: Callable[[], Seal | None],
     ) -> None:
-        """`look` checks it again, once its server answers."""
+        """`check` returns its keys, once its server answers, or raises AgentError."""
         self.name = name
         self.server = server
         self.card: WorkerCard | None = None
         """Card under which this process is registered there."""
         self.uncertain = False
         """True if a claim failed there, so that its runs may belong to this process."""
-        self._lease_s, self._look = lease_s, look
+        self._lease_s, self._check = lease_s, check
         self._heard: Callable[[str], None] | None = None
         self._lock = threading.Lock()
         """Guards the attributes below."""
@@ -90,9 +91,9 @@ class Shard:
 
     # ------------------------------------------------------------ availability
 
-    def open(self, found: FoundShard) -> None:
+    def open(self, seal: Seal | None) -> None:
         """Open its journal. Raises AgentError."""
-        journal = PartJournal(self.server, lease_s=self._lease_s, seal=found.seal)
+        journal = PartJournal(self.server, lease_s=self._lease_s, seal=seal)
         if self._heard is not None:
             journal.on_stop(self._heard)
         self._journal = journal
@@ -129,7 +130,7 @@ class Shard:
                 continue
             try:
                 if self._journal is None:
-                    self.open(self._look())
+                    self.open(self._check())
             except AgentError as e:
                 self._stays_missing(e.message)
                 continue
