@@ -45,6 +45,7 @@ OTHERS = (
 )
 """Those who are connected to a database."""
 LOOKS_MAX = 5
+"""How often a database is looked at, before one to which somebody stays connected is dropped."""
 OPEN_MOST = 8
 """Journals of a test: a server takes so many clients, and no more."""
 _making: list[Callable[[], Journal]] = []
@@ -111,7 +112,7 @@ class Emptied:
 
         self._server, self.template = server, f"t{uuid4().hex}"
         self._given_back: dict[str, int] = {}
-        """Each with the number of times that it is looked at while others are connected."""
+        """Names, with the number of looks that are left."""
         self._connections: dict[str, psycopg.Connection] = {}
         """To databases that were emptied: a new one costs the server more than emptying."""
         server.sql(f"CREATE DATABASE {self.template}")
@@ -261,6 +262,7 @@ async def store(
     """The name of the store."""
     folder = tmp_path_factory.mktemp("store")
 
+    taken: list[tuple[Emptied, str]] = []
     emptied: Emptied | None = None
     if request.param in ("postgres", "shards"):
         server: PostgresServer = request.getfixturevalue("postgres_server")
@@ -277,8 +279,6 @@ async def store(
         if request.param == "postgres":
             return database()
         return sharded(folder / f"{uuid4().hex}.yaml", {"a": database(), "b": database()})
-
-    taken: list[tuple[Emptied, str]] = []
 
     def make() -> Journal:
         if request.param == "memory":

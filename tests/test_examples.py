@@ -19,6 +19,8 @@ BOUNDARIES = range(1, 25)
 """More than the transfer passes."""
 
 
+_STARTED: set[str] = set()
+"""Programs that this process has run in an interpreter of their own, as a reader would."""
 LOADED = ("anyio._backends._asyncio", "treadle.runtime.runtime", "treadle.testing")
 
 
@@ -43,7 +45,9 @@ def run(
         clean | {"TREADLE_HOME": str(home / "treadle"), "PYTHONWARNINGS": "error"} | environment
     )
     program = str(EXAMPLES / f"{name}.py")
-    words = [sys.executable, program] if sys.platform != "linux" else command_of(warned(), program)
+    forks = name in _STARTED and sys.platform == "linux"
+    _STARTED.add(name)
+    words = command_of(warned(), program) if forks else [sys.executable, program]
     return subprocess.run(
         [*words, *options],
         cwd=home,

@@ -89,18 +89,16 @@ class PostgresJournal(TableJournal):
         server = PostgresServer(url)
         try:
             db = server.connect()
+            try:
+                with server.silence.over(db):
+                    make_ready(db, server.place)
+                    seal = opened_seal(db, server.place, keys)
+                return cls(server, lease_s=lease_s, seal=seal, reading=db)
+            except BaseException:
+                db.close()
+                raise
         except psycopg.Error as e:
             raise server.unusable(e) from e
-        try:
-            with server.silence.over(db):
-                make_ready(db, server.place)
-                seal = opened_seal(db, server.place, keys)
-            return cls(server, lease_s=lease_s, seal=seal, reading=db)
-        except BaseException as e:
-            db.close()
-            if isinstance(e, psycopg.Error):
-                raise server.unusable(e) from e
-            raise
 
     def __repr__(self) -> str:
         return f"PostgresJournal({self._server.place!r})"
