@@ -31,6 +31,16 @@ def agent(*script: dict[str, Any]) -> Agent[object, str]:
     return Agent(name="tester", model=ScriptedModel(list(script)), tools=[look])
 
 
+@tool(effect="pure")
+async def wait() -> str:
+    """Wait for ever."""
+    return await anyio.sleep_forever()
+
+
+def waiting() -> Agent[object, str]:
+    return Agent(name="tester", model=ScriptedModel([asks(call("wait"))]), tools=[wait])
+
+
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/runs.db"
@@ -64,19 +74,13 @@ def test_events_and_text_are_read_while_a_run_goes_on(url: str) -> None:
 
 def test_leaving_a_stream_early_cancels_its_run(url: str) -> None:
     with treadle.open(url) as rt:
-        with rt.stream(agent(asks(call("look", "a")), says("Rain.")), "go") as run:
+        with rt.stream(waiting(), "go") as run:
             next(iter(run))
         assert run.result.outcome is Outcome.CANCELLED
 
 
 def test_a_run_is_steered_and_cancelled_from_its_reader() -> None:
-    @tool(effect="pure")
-    async def wait() -> str:
-        """Wait for ever."""
-        return await anyio.sleep_forever()
-
-    waits = Agent(name="tester", model=ScriptedModel([asks(call("wait"))]), tools=[wait])
-    with treadle.open() as rt, rt.stream(waits, "go") as run:
+    with treadle.open() as rt, rt.stream(waiting(), "go") as run:
         run.steer("Come home.")
         run.cancel()
     assert run.result.outcome is Outcome.CANCELLED
