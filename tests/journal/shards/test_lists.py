@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import anyio
 import psycopg
 import pytest
 
 from tests.journal.runs import answers, finished, refuses, says, started
 from tests.journal.shards.conftest import Shards, ids_in, one_in
 from tests.service.database.postgres import postgres_url  # noqa: F401  fixture
+from treadle.journal import open_journal
 from treadle.journal.entries import Fork
 from treadle.journal.journal import Journal
 from treadle.journal.postgres.schema import make_ready
@@ -261,3 +263,38 @@ async def test_a_claim_takes_the_first_of_all_shards(shards: Shards) -> None:
         for _ in range(3)
     ]
     assert found == [wanted[:2], wanted[2:4], wanted[4:]]
+
+
+def _connected(db: psycopg.Connection, shards: Shards) -> list[int]:
+    """Server processes of those who are connected to shards `a` and `b`."""
+    names = [shards.url_of(name).partition("?")[0].rpartition("/")[2] for name in "ab"]
+    asked = "select pid from pg_stat_activity where datname = any(%s) order by pid"
+    return [pid for (pid,) in db.execute(asked, (names,))]
+
+
+async def _all_end(db: psycopg.Connection, shards: Shards) -> None:
+    with anyio.fail_after(20):  # the server notices the end of a connection a moment later
+        while _connected(db, shards):
+            await anyio.sleep(0.01)
+
+
+async def test_the_connections_of_opening_are_used_on_and_closed_in_the_end(
+    shards: Shards,
+) -> None:
+    with psycopg.connect(shards.url_of("else"), autocommit=True) as db:
+        journal = shards.open("a", "b")
+        opened = _connected(db, shards)
+        assert len(opened) == 2
+        assert await journal.runs() == []
+        assert _connected(db, shards) == opened
+        await journal.aclose()
+        await _all_end(db, shards)
+
+
+async def test_shards_that_are_not_opened_in_the_end_keep_no_connection(shards: Shards) -> None:
+    shards.write("a", "b")
+    with psycopg.connect(shards.url_of("else"), autocommit=True) as db:
+        with refuses("invalid", "lease") as refused:
+            open_journal(f"postgresql+shards:///{shards.file}", lease_s=0.001)
+        await _all_end(db, shards)
+    del refused  # its traceback has the journals

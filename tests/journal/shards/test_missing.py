@@ -141,7 +141,9 @@ async def test_an_encrypted_shard_has_its_keys_after_a_crash_and_is_taken_up(
 async def test_a_shard_that_comes_back_as_another_is_not_taken_up(apart: Shards) -> None:
     journal = apart.open("a", "b")
     listed = read_list(apart.file)
-    record = joined(listed, ()).record
+    record, accepted, _ = joined(listed, ())
+    for shard in accepted.values():
+        shard.reading.close()
     assert checked_again(listed, "b", record, ()) is None
     other = structs.replace(record, journal="another")
     with pytest.raises(AgentError, match=r"shard 'b' of .* is back with another identity or list"):

@@ -73,12 +73,13 @@ class ShardedJournal:
             check = partial(checked_again, listed, name, record, keys)
             shards[name] = Shard(name, server, lease_s=lease_s, check=check)
         try:
-            for name, seal in membership.seals.items():
-                shards[name].open(seal)
+            for name, one in membership.accepted.items():
+                shards[name].open(one.seal, one.reading)
         except AgentError:
-            for shard in shards.values():
-                if shard.opened is not None:
-                    shard.opened.close_now()
+            for name, one in membership.accepted.items():
+                if (opened := shards[name].opened) is not None:
+                    opened.close_now()
+                one.reading.close()
             raise
         for name, error in membership.missing.items():
             shards[name].lose(error.message)

@@ -38,13 +38,23 @@ class FoundShard(NamedTuple):
     is_used: bool
 
 
+class AcceptedShard(NamedTuple):
+    """Shard that answered, and belongs to the journal."""
+
+    seal: Seal | None
+    """None for a shard in plain text."""
+    reading: psycopg.Connection
+    """Connection for reads only, because it does not have the list's `application_name`. The caller
+    closes it.
+    """
+
+
 class Membership(NamedTuple):
-    """Result of opening: the keys of the shards that answered, and why the others did not."""
+    """Result of opening: the shards that answered, and why the others did not."""
 
     record: ShardRecord
     """Record that all of them share, except for the name."""
-    seals: Mapping[str, Seal | None]
-    """Keys by name; None for a shard in plain text."""
+    accepted: Mapping[str, AcceptedShard]
     missing: Mapping[str, AgentError]
     """Errors of unreachable shards by name."""
 
@@ -74,6 +84,12 @@ class _Database:
     def seal(self, keys: Sequence[bytes]) -> Seal | None:
         """As `opened_seal`, which encrypts an empty journal: for a shard that was accepted."""
         return self._do(lambda db: opened_seal(db, self.server.place, keys))
+
+    def handed_over(self, seal: Seal | None) -> AcceptedShard:
+        """Return the connection, which this object then no longer has."""
+        assert self._db is not None, "its seal was just read over it"
+        db, self._db = self._db, None
+        return AcceptedShard(seal, db)
 
     def write(self, record: ShardRecord) -> bool:
         """As `write_record`. Raises AgentError."""
@@ -113,7 +129,8 @@ def joined(shards: ShardList, keys: Sequence[bytes]) -> Membership:
                 _is_written(shards, databases[name], wanted, found[name]) for name in sorted(found)
             ):
                 seals = {name: databases[name].seal(keys) for name in found}
-                return Membership(wanted, seals, missing)
+                accepted = {name: databases[name].handed_over(seal) for name, seal in seals.items()}
+                return Membership(wanted, accepted, missing)
     raise AgentError(
         "busy", f"other processes are changing the shards of {shards.place}: try again"
     )

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+import psycopg
+
 from treadle.journal.postgres.connections import PostgresServer
 from treadle.journal.postgres.journal import PostgresJournal
 from treadle.journal.postgres.workers import LEASE_S
@@ -36,9 +38,14 @@ class PartJournal(PostgresJournal):
     """Journal in one shard."""
 
     def __init__(
-        self, server: PostgresServer, *, lease_s: float = LEASE_S, seal: Seal | None = None
+        self,
+        server: PostgresServer,
+        *,
+        lease_s: float = LEASE_S,
+        seal: Seal | None = None,
+        reading: psycopg.Connection | None = None,
     ) -> None:
-        super().__init__(server, lease_s=lease_s, seal=seal)
+        super().__init__(server, lease_s=lease_s, seal=seal, reading=reading)
         assert server.shard is not None, "it is a shard"
         self._client = server.shard.client
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, TypeVar
 
 import anyio
+import psycopg
 from typing_extensions import override
 
 from treadle.errors import AgentError
@@ -91,9 +92,11 @@ class Shard:
 
     # ------------------------------------------------------------ availability
 
-    def open(self, seal: Seal | None) -> None:
-        """Open its journal. Raises AgentError."""
-        journal = PartJournal(self.server, lease_s=self._lease_s, seal=seal)
+    def open(self, seal: Seal | None, reading: psycopg.Connection | None = None) -> None:
+        """Open its journal. `reading`: a connection for its reads, which it closes. Raises
+        AgentError.
+        """
+        journal = PartJournal(self.server, lease_s=self._lease_s, seal=seal, reading=reading)
         if self._heard is not None:
             journal.on_stop(self._heard)
         self._journal = journal
