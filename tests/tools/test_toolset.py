@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.for_checkers import defined
 from treadle import Agent, AgentError, Toolset, tool
 
 
@@ -53,6 +54,17 @@ def test_a_wrong_condition_or_set_says_what_to_write(make: Any, says_what: str) 
     with pytest.raises(AgentError) as caught:
         make()
     assert says_what in caught.value.message
+
+
+def test_a_condition_may_be_annotated_with_types_that_only_type_checkers_see() -> None:
+    names = defined(
+        "def one(ctx: RunContext[Shop]) -> Wanted: ...\n"
+        "def two(ctx: RunContext[Shop], definition: ToolDefinition) -> Wanted: ..."
+    )
+    assert tool(name="t", is_enabled=names["one"], prepare=names["two"])(lambda: "x").name == "t"
+    assert made(instructions=names["one"]).instructions is names["one"]
+    with pytest.raises(AgentError, match="is_enabled= is a function that cannot be called with"):
+        tool(name="t", is_enabled=names["two"])(lambda: "x")
 
 
 def made(**fields: Any) -> Agent[Any, str]:

@@ -3,6 +3,7 @@ API.
 
 json_text.py      lossless JSON encoding and decoding
 value_schema.py   schemas of values for pydantic
+signatures.py     signatures with annotations that cannot be evaluated
 redaction.py      removal of secrets from text, whole or in pieces
 secret_patterns.py names, URLs and keys that look like secrets
 log_masking.py    log records without secrets

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import msgspec
 
+from treadle._internal.signatures import signature_of
 from treadle.errors import AgentError
 from treadle.tools.failures import words_of
 from treadle.tools.tool import DepsOut
@@ -57,7 +58,7 @@ def check_arity(
     `label` names the function; `like` shows how to write it.
     """
     try:
-        signature = inspect.signature(function)
+        signature = signature_of(function)
     except (TypeError, ValueError):  # some C callables have no signature
         return
     try:

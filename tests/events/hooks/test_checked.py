@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.doubles import agent, asks, call, gives, hook, open_runtime, says
+from tests.for_checkers import defined
 from treadle import AgentError, Approve, Hook
 from treadle.events.hooks import Add, Answer, Ask, Guard, Rule, Stop
 
@@ -34,6 +35,19 @@ def generates(self: Any, event: Any) -> Any:
 
 def _as_it_is(method: Any) -> Any:
     return method
+
+
+def test_annotations_may_name_types_that_only_type_checkers_see() -> None:
+    names = defined(
+        "from treadle import Hook\n"
+        "class Fine(Hook):\n"
+        "    async def before_tool(self, run: HookRun, call: ToolCall) -> Deny | None: ...\n"
+        "class Wrong(Hook):\n"
+        "    async def before_tool(self, run: HookRun) -> Deny | None: ..."
+    )
+    fine = names["Fine"]()
+    assert agent([], hooks=[fine]).hooks == (fine,)
+    assert "takes run, and is called with run, call" in refusal(names["Wrong"]())
 
 
 def refusal(hook: Hook) -> str:

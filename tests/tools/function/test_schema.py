@@ -23,6 +23,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from typing_extensions import Doc, TypedDict
 
 import treadle.tools.tool as contracts
+from tests.for_checkers import defined
 from treadle.errors import AgentError
 from treadle.tools.function import tool
 from treadle.tools.tool import InvalidArguments, ToolContext
@@ -413,11 +414,14 @@ def test_the_context_is_found_however_it_is_written(function: Any, evaluated: bo
 
 
 def test_a_context_that_is_imported_for_checkers_only_is_known_by_its_name() -> None:
-    source = "from __future__ import annotations\ndef f(context: ToolContext[Shop], a: int) -> str: ...\ndef g(ctx: str, a: int) -> str: ..."
-    names: dict[str, Any] = {"__name__": "elsewhere"}
-    exec(source, names)
+    names = defined(
+        "def f(context: ToolContext[Shop], a: int) -> Text: ...\n"
+        "def g(ctx: str, a: int) -> Text: ...\n"
+        "def h(a: int, *, context: ToolContext | None = None) -> Text: ..."
+    )
     assert set(properties(names["f"])) == {"a"}
     assert set(properties(names["g"])) == {"ctx", "a"}
+    assert set(properties(names["h"])) == {"a"}
 
 
 def test_an_annotation_that_begins_with_no_name_is_no_context() -> None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, cast
 
+from treadle._internal.signatures import signature_of
 from treadle.errors import AgentError
 from treadle.events.hooks.hook import Hook
 
@@ -93,7 +94,7 @@ def _fault(point: str, written: object, bound: object) -> str | None:
     if not plain and not inspect.iscoroutinefunction(bound):
         return "must be `async def`"
     try:
-        signature = inspect.signature(bound)
+        signature = signature_of(bound)
     except (TypeError, ValueError):  # a C callable, whose signature is unknown
         return None
     told = inspect.signature(getattr(Hook(), point)).parameters

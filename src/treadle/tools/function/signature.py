@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import UnionType
@@ -16,6 +15,7 @@ from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from treadle._internal.signatures import signature_of
 from treadle.errors import AgentError
 from treadle.tools.tool import ToolContext
 
@@ -123,11 +123,7 @@ def context_of(function: AnyFunction) -> Context | None:
 
 def _inspect(function: AnyFunction, label: str) -> inspect.Signature:
     try:
-        if sys.version_info >= (3, 14):
-            from annotationlib import Format  # noqa: PLC0415  exists from 3.14 on, where reading annotations evaluates them
-
-            return inspect.signature(function, annotation_format=Format.FORWARDREF)
-        return inspect.signature(function)
+        return signature_of(function)
     except (TypeError, ValueError) as e:
         raise AgentError(
             "invalid",
