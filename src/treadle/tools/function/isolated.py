@@ -149,7 +149,7 @@ def main(request: dict[str, Any]) -> None:
     os.close(nothing)
     os.dup2(_STDERR, _STDOUT)
     threading.Thread(target=_die_with, args=(parent, request["parent"]), daemon=True).start()
-    faulthandler.enable()
+    _show_crashes()
     reply = json.dumps(_call(request)).encode()
     if len(reply) >= MAX_REPLY_BYTES:
         text = (
@@ -159,6 +159,16 @@ def main(request: dict[str, Any]) -> None:
         reply = json.dumps({"failed": text, "happened": True}).encode()
     with open(answer, "wb") as out:
         out.write(ANSWER + reply + b"\n")
+
+
+def _show_crashes() -> None:
+    """Print where the function was when a signal killed it, but no stack of C functions, which
+    would leave no room for what the function printed.
+    """
+    if sys.version_info >= (3, 14):
+        faulthandler.enable(c_stack=False)
+    else:
+        faulthandler.enable()
 
 
 def _die_with(pipe: int, parent: int) -> None:
