@@ -123,7 +123,7 @@ def _finite(text: str) -> float:
 
 
 def _parsed(text: JsonText, *, parse_float: Callable[[str], float] | None = None) -> object:
-    if text.count("[") + text.count("{") > LEVELS_MAX and is_deeper(text, LEVELS_MAX):
+    if is_deeper(text):
         raise ValueError(f"the text is nested deeper than {LEVELS_MAX} levels")
     return json.loads(text, parse_float=parse_float)
 
@@ -131,8 +131,10 @@ def _parsed(text: JsonText, *, parse_float: Callable[[str], float] | None = None
 # ---------------------------------------------------------------- without parsing
 
 
-def is_deeper(text: JsonText, levels: int) -> bool:
+def is_deeper(text: JsonText, levels: int = LEVELS_MAX) -> bool:
     """Return True if the brackets are nested deeper than `levels`. Reads no further than needed."""
+    if text.count("[") + text.count("{") <= levels:
+        return False
     depth = 0
     for token in _TOKEN.finditer(text):
         if token[0] in "[{":

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 
+from treadle._internal.json_text import is_deeper
 from treadle.config.model_profile import Abilities
 from treadle.errors import AgentError
 from treadle.messages.history import History
@@ -202,11 +203,14 @@ def identifier(name: str, *, longest: int = 64) -> str:
 
 
 def arguments_of(text: JsonText) -> JsonText:
-    """Return the model's own text if it is a JSON object, or else a JSON object that quotes it."""
-    if is_object(text or "{}"):
-        return text or "{}"
-    if is_object(mended_text := mended_json(text)):
-        return mended_text
+    """Return the model's own text if it is a JSON object of at most 200 levels, or else a JSON
+    object that quotes it.
+    """
+    if not is_deeper(text):  # it depends on the version of Python how deep a text `is_object` reads
+        if is_object(text or "{}"):
+            return text or "{}"
+        if is_object(mended_text := mended_json(text)):
+            return mended_text
     return dumped({"INVALID_JSON": text}).decode()
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
+from treadle._internal.json_text import is_deeper
 from treadle.tools.registry import closest
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -53,6 +54,9 @@ finite_json: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_
 """
 
 
+_TOO_DEEP: Final = "it is nested too deeply"
+
+
 class SchemaProblem(msgspec.Struct, frozen=True):
     path: Path
     """Keys and indices, outermost first."""
@@ -84,6 +88,8 @@ def why_unparsable(text: str, reason: str) -> str:
     """Return the reason why a text is not JSON: the error of Python's parser, with its place, or
     else `reason`, another parser's error.
     """
+    if is_deeper(text):  # which Python's parser may accept, from 3.12 on
+        return _TOO_DEEP
     try:
         strict_json.decode(text)
     except json.JSONDecodeError as e:
@@ -97,7 +103,7 @@ def why_unparsable(text: str, reason: str) -> str:
             else where
         )
     except RecursionError:
-        return "it is nested too deeply"
+        return _TOO_DEEP
     except ValueError as e:
         return str(e)
     return reason

@@ -46,7 +46,7 @@ def check_sound(text: JsonText) -> None:
         text.encode()
     except UnicodeEncodeError as e:
         raise NotJson(_HALF) from e
-    if text.count("[") + text.count("{") > LEVELS_MAX and is_deeper(text, LEVELS_MAX):
+    if is_deeper(text):
         raise NotJson(f"it is nested deeper than {LEVELS_MAX} levels")
     if _may_be_odd(text):
         _decode(text)
