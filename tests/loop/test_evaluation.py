@@ -13,7 +13,7 @@ import pytest
 
 from tests.doubles import PlainTool, WatchedJournal, agent, asks, call, open_runtime, says
 from tests.loop.test_recovery import resumed, told, vanished
-from tests.stores import close_old_journals, postgres_server, postgres_template, store  # noqa: F401  fixtures
+from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
 from treadle import (
     Agent,
     AgentError,

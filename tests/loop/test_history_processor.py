@@ -12,7 +12,7 @@ from msgspec import structs
 
 from tests.doubles import asks, call, fails, open_runtime, says
 from tests.loop.test_recovery import resumed, vanished
-from tests.stores import close_old_journals, postgres_server, postgres_template, store  # noqa: F401  fixtures
+from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
 from treadle import Agent, AgentError, Message, RunContext, TextPart, handoff, tool
 from treadle.journal.entries import ModelRequested
 from treadle.testing import ScriptedModel

@@ -36,7 +36,7 @@ from tests.doubles import (
     says,
     text,
 )
-from tests.stores import close_old_journals, new_journal, postgres_server, postgres_template, store  # noqa: F401  fixtures
+from tests.stores import emptied_journal, new_journal, postgres_server, postgres_template, store  # noqa: F401  fixtures
 from treadle import ToolContext, ToolFailed, tool, types
 from treadle.agents.agent import Agent
 from treadle.config import Config
@@ -118,8 +118,7 @@ async def driven(model: Any, *tools: Any, **options: Any) -> Original:
 
 
 async def vanished(entries: Sequence[Entry]) -> Runtime:
-    await close_old_journals()
-    journal = new_journal()
+    journal = await emptied_journal()
     await journal.add_run([entry.to_json() for entry in entries])
     return open_runtime(journal=journal)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.doubles import PlainTool, WatchedJournal, asks, call, hook, open_runtime, says
 from tests.loop.test_recovery import resumed, vanished
-from tests.stores import close_old_journals, postgres_server, postgres_template, store  # noqa: F401  fixtures
+from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
 from treadle import Agent, Deny, Hook, RunResult, ToolContext, ToolDone, ToolFailed, tool
 from treadle.hooks import Stop
 from treadle.journal.entries import RunStarted

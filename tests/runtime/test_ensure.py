@@ -10,7 +10,7 @@ import pytest
 
 from tests.doubles import Gate, PlainTool, asks, call, open_runtime, says
 from tests.loop.test_recovery import vanished
-from tests.stores import close_old_journals, postgres_server, postgres_template, store  # noqa: F401  fixtures
+from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
 from treadle import Agent, AgentError, Runtime, ToolContext, ToolFailed
 from treadle.journal.entries import RunStarted
 from treadle.testing import ScriptedModel

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.doubles import asks, call, open_runtime, says
-from tests.stores import close_old_journals, postgres_server, postgres_template, store  # noqa: F401  fixtures
+from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
 from treadle import Agent, PendingCall, tool
 from treadle.testing import ScriptedModel
 
