@@ -348,6 +348,17 @@ async def test_cancelling_the_call_cancels_the_batch_at_the_provider() -> None:
         assert {info.outcome for info in await rt.journal.runs()} == {Outcome.CANCELLED}
 
 
+async def test_cancelling_the_call_before_the_batch_is_accepted_cancels_it_too() -> None:
+    scope = anyio.CancelScope()
+    async with (
+        batch_server(looks=9**9, on_created=scope.cancel) as server,
+        runtime_of(server, clock=Stopped()) as rt,
+    ):
+        with scope:
+            await rt.batch(agent_on("anthropic"), ["a", "b"], policy=POLICY)
+        assert [held.fate for held in server.held] == ["cancelled"]
+
+
 async def test_a_closed_runtime_leaves_the_batch_to_the_next(tmp_path: Path) -> None:
     journal = f"sqlite:///{tmp_path}/runs.db"
 

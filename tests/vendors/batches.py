@@ -68,6 +68,8 @@ class BatchServer(Server):
     """Answers to the next requests instead of the vendor's own."""
     loses_answer: bool = False
     """Whether the next batch is created, and the connection cut before the answer."""
+    on_created: Callable[[], object] = lambda: None
+    """Called between the creation of a batch and its answer."""
 
     def __post_init__(self) -> None:
         super().__init__("http")
@@ -160,6 +162,7 @@ class BatchServer(Server):
         at = datetime.now(UTC) + timedelta(milliseconds=number)
         held = Held(batch_id, wire, dict(items), key, at, self.looks, fate=self.fate)
         self.held.append(held)
+        self.on_created()
         if self.loses_answer:
             self.loses_answer = False
             return Answer(steps=(Step.CUT,), status=0)

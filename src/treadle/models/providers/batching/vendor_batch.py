@@ -76,7 +76,7 @@ class VendorBatch:
         """Requests that have not been submitted."""
         self._submitted: frozenset[str] | None = None
         """Custom ids of the requests in the batch; None before its submission, and if an earlier
-        process has submitted it.
+        process submitted it.
         """
         self._total: int | None = None
         """Number of requests in the batch, once it is known."""
@@ -164,14 +164,15 @@ class VendorBatch:
         if self._since is None:
             await self._gathered()
             self._since = now()
+            # before the submission, since a run that is cancelled during it leaves its request
+            requests, self._requests = self._requests, {}
+            self._submitted, self._total = frozenset(requests), len(requests)
             try:
                 # a request that was cancelled could have been accepted
                 with anyio.CancelScope(shield=True):
-                    self.id = await self._api.create(self.key, [*self._requests.values()])
+                    self.id = await self._api.create(self.key, [*requests.values()])
             except AgentError as error:
                 failure = error
-            self._submitted = frozenset(self._requests)
-            self._total, self._requests = len(self._requests), {}
             if failure is not None and not _is_ambiguous(failure):
                 self._failure = failure
         if self.id or self._failure is not None:
