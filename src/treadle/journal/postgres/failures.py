@@ -104,7 +104,7 @@ _REFUSALS = (
     _Refusal(
         "the pooler of {place!r} refuses {found!r}: take it out of the URL, or name it in its "
         "ignore_startup_parameters",
-        words=r"unsupported startup parameter: (\S+)",
+        words=r"unsupported startup parameter(?: in options)?: (\S+)",
     ),
 )
 _NO_TLS = _Refusal(
