@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -377,7 +378,7 @@ async def test_the_tables_of_an_encrypted_journal_take_no_plain_text(
 def _store(url: str, folder: Path, statement: str) -> None:
     """Past the journal."""
     if url.startswith("sqlite"):
-        with sqlite3.connect(folder / "journal.db") as db:
+        with closing(sqlite3.connect(folder / "journal.db")) as db, db:
             db.execute(statement.format(plain="x'7b7d'"))
     else:
         import psycopg
