@@ -94,9 +94,10 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
                 parameter.name
             ]
         except Exception as e:
+            annotation = _text_of(parameter.annotation) or parameter.annotation
             raise AgentError(
                 "invalid",
-                f"{self.label}: the annotation {parameter.annotation!r} of parameter "
+                f"{self.label}: the annotation {annotation!r} of parameter "
                 f"{parameter.name!r} cannot be evaluated ({type(e).__name__}: {e}): "
                 "import it at run time, not only under TYPE_CHECKING, or define it before the "
                 "function's first use",
@@ -235,14 +236,19 @@ def _is_context(parameter: inspect.Parameter, namespaces: _Namespaces) -> bool:
         return False
     if annotation is inspect.Parameter.empty:
         return parameter.name == "ctx"
-    text = (
-        annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", None)
-    )
+    text = _text_of(annotation)
     if text is not None:
         return any(_text_names_context(piece, namespaces) for piece in text.split("|"))
     if get_origin(annotation) in (Union, UnionType):
         return any(_is_context_type(part) for part in get_args(annotation))
     return _is_context_type(annotation)
+
+
+def _text_of(annotation: object) -> str | None:
+    """Return an annotation that was not evaluated; None for any other."""
+    return (
+        annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", None)
+    )
 
 
 def _is_context_type(annotation: object) -> bool:
