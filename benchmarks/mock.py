@@ -59,12 +59,15 @@ def main() -> None:
         return mock.CACHE[key], 0, False
 
     mock.handle = handle
+    loop_factory = None
     with contextlib.suppress(ImportError):
-        asyncio.set_event_loop_policy(importlib.import_module("uvloop").EventLoopPolicy())
+        loop_factory = importlib.import_module("uvloop").new_event_loop
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    asyncio.run(mock.main(argparse.Namespace(port=0, port_file=None, max_seconds=4 * 3600)))
+    given = argparse.Namespace(port=0, port_file=None, max_seconds=4 * 3600)
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(mock.main(given))
 
 
 def _events(mock: Any, model: str, kind: str, n: int, turn: int, final: bool) -> Iterator[bytes]:
