@@ -181,6 +181,7 @@ def test_arguments_go_back_as_the_model_wrote_them(text: str) -> None:
         "NaN",
         '{"a":NaN}',
         '{"a":"\n"}',
+        '{"a":' + "[" * 200 + "]" * 200 + "}",
         '{"a":' + "[" * 10_000 + "]" * 10_000 + "}",
     ],
 )

@@ -601,6 +601,7 @@ def test_many_problems_are_told_in_a_bounded_text() -> None:
         ),
         ('{"city": ', "(it seems to be cut off)"),
         ("nonsense", "near '' <here> 'nonsense'"),
+        ("[" * 300 + "]" * 300, "it is nested too deeply"),
         ("[" * 10_000 + "]" * 10_000, "it is nested too deeply"),
         ('{"anything": ' + "[" * 10_000, "it is nested too deeply"),
         ('{"city": "\ud800"}', "half of a surrogate pair"),
