@@ -14,6 +14,7 @@ from treadle import Agent, AgentError, Runtime
 from treadle.config import Config, load
 from treadle.messages.events import Event, Warned
 from treadle.messages.message import ToolResult
+from treadle.policy.sandboxes import trial
 from treadle.policy.sandboxes.bubblewrap import Bubblewrap
 from treadle.runtime.sandboxing import IDLE_KEPT, OPEN
 from treadle.testing import ScriptedModel
@@ -307,17 +308,26 @@ async def test_a_success_is_remembered_until_the_program_changes(
     )
     program.chmod(0o755)
 
-    async def standing() -> str:
-        sandbox = Bubblewrap(str(program), own=tmp_path)
+    async def standing(own: Path = tmp_path) -> str:
+        sandbox = Bubblewrap(str(program), own=own)
         found = await sandbox.standing()
         await sandbox.aclose()
         assert found.works, found.text
         return (tmp_path / "asked").read_text()
 
     once = await standing()
+    monkeypatch.setattr(trial, "_succeeded", {})  # as in another process
     assert await standing() == once
+    monkeypatch.undo()
+    other = tmp_path / "other"
+    other.mkdir()
+    assert await standing(other) == once
+    assert (other / "sandbox.json").read_bytes() == (tmp_path / "sandbox.json").read_bytes()
     os.utime(program, ns=(1, 1))
-    assert await standing() != once
+    again = await standing()
+    assert again != once
+    os.utime(program, ns=(2, 2))
+    assert await standing(other) != again
 
 
 async def test_a_trial_that_is_not_confined_touches_nothing_here(

@@ -1,12 +1,11 @@
 """Test that bubblewrap works on this machine: ten properties, checked from inside in one command,
-and cached until something changes.
+and cached until something changes, in this process and in Treadle's directory.
 
 escapes.py attempts all known escapes one by one. Entry point: `Trial`.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -32,6 +31,10 @@ if TYPE_CHECKING:
 WITHIN_S = 10.0
 """Timeout in seconds, for a very busy machine. The test usually takes a twentieth of a second."""
 REMEMBERED = "sandbox.json"
+_succeeded: dict[tuple[str, ...], _Success] = {}
+"""Successes of this process by key, for runtimes with other directories. Forked processes inherit
+them.
+"""
 
 _ATTEMPTS = r"""
 cd "$WORK" || exit 1
@@ -54,6 +57,12 @@ done < /proc/self/status
 [ "$TREADLE_TRIAL" ] && echo 'a variable was passed on'
 echo 'to the end'
 """  # noqa: E501
+
+
+class _Success(msgspec.Struct, frozen=True):
+    key: tuple[str, ...]
+    text: str
+    disable_userns: bool
 
 
 class TrialCage(Protocol):
@@ -98,11 +107,17 @@ class Trial:
         """Discard the result, so that the next process tests again."""
         if self._remembered is not None:
             self._remembered.unlink(missing_ok=True)
+        _succeeded.pop(self._key(), None)
 
     # ------------------------------------------------------------ in the thread
 
     def _found_out(self) -> SandboxStatus:
-        return self._recalled() or self._tried()
+        if (success := self._recalled()) is None:
+            if (success := _succeeded.get(self._key())) is None:
+                return self._tried()
+            self._remember(success)
+        self.knows_disable_userns = success.disable_userns
+        return SandboxStatus(works=True, text=success.text)
 
     def _tried(self) -> SandboxStatus:
         if platform.machine() not in MACHINES:
@@ -118,9 +133,9 @@ class Trial:
             return SandboxStatus(
                 works=False, text=f"bubblewrap {words} does not confine commands here: {escaped}"
             )
-        standing = SandboxStatus(works=True, text=f"bubblewrap {words} confines commands")
-        self._remember(standing)
-        return standing
+        text = f"bubblewrap {words} confines commands"
+        self._remember(_Success(self._key(), text, self.knows_disable_userns))
+        return SandboxStatus(works=True, text=text)
 
     def _version(self) -> tuple[int, ...]:
         said = subprocess.run(
@@ -166,7 +181,7 @@ class Trial:
 
     # ------------------------------------------------------------ cached result
 
-    def _key(self) -> list[str]:
+    def _key(self) -> tuple[str, ...]:
         system, program = os.uname(), os.stat(self._sandbox.program)
         parts = (
             system.release,
@@ -177,27 +192,25 @@ class Trial:
             os.geteuid(),
             getattr(sys.modules["treadle"], "__version__", ""),
         )
-        return [str(part) for part in parts]
+        return tuple(str(part) for part in parts)
 
-    def _recalled(self) -> SandboxStatus | None:
+    def _recalled(self) -> _Success | None:
         """Return a cached success. Failures are not cached, because their cause may have been
         fixed.
         """
         if self._remembered is None:
             return None
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            known = json.loads(self._remembered.read_bytes())
-            if known["key"] == self._key():
-                self.knows_disable_userns = bool(known["disable_userns"])
-                return SandboxStatus(works=True, text=str(known["text"]))
+        with suppress(OSError, ValueError):
+            known = msgspec.json.decode(self._remembered.read_bytes(), type=_Success)
+            if known.key == self._key():
+                return known
         return None
 
-    def _remember(self, standing: SandboxStatus) -> None:
+    def _remember(self, success: _Success) -> None:
+        _succeeded[success.key] = success
         if self._remembered is None or not self._remembered.parent.is_dir():
             return
-        data = msgspec.json.encode(
-            {"key": self._key(), "text": standing.text, "disable_userns": self.knows_disable_userns}
-        )
+        data = msgspec.json.encode(success)
         with suppress(OSError):
             handle, name = tempfile.mkstemp(prefix=".sandbox-", dir=self._remembered.parent)
             with open(handle, "wb") as file:
