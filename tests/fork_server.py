@@ -137,9 +137,13 @@ _PRELOADED = (
         "encodings.ascii",
         "encodings.utf_8_sig",
         "jsonschema_rs",
+        "treadle.cli.work",
         "treadle.config.document",
+        "treadle.models.providers.http_exchange",
         "treadle.policy.shell.judge",
+        "treadle.tools.function.schema",
         "yaml",
+        "tests.known",
     ),
     "tests.service.database.ready",  # what servers of the tests import, with pytest
 )

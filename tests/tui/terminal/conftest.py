@@ -29,19 +29,28 @@ SAYS = "Ask a question"
 
 _OF_CHATS = (
     "anyio._backends._asyncio",
+    "anyio._core._signals",
+    "anyio._core._subprocesses",
+    "encodings.ascii",
+    "encodings.utf_8_sig",
     "markdown_it.main",
     "prompt_toolkit.input.vt100",
     "prompt_toolkit.key_binding.bindings.search",
+    "pygments.lexers.python",
     "rich.table",
     "rich._unicode_data.unicode17-0-0",
+    "tree_sitter",
     "tree_sitter_bash",
     "treadle.agents.coding",
     "treadle.cli.app",
     "treadle.cli.chat",
     "treadle.cli.session_lookup",
+    "treadle.config.document",
     "treadle.journal.sqlite",
     "treadle.models.providers.http_pool",
     "treadle.models.providers.openai_chat",
+    "treadle.models.providers.wires",
+    "treadle.policy.sandboxes.bubblewrap",
     "treadle.policy.shell.judge",
     "treadle.runtime.runtime",
     "treadle.tui.chat",
@@ -49,6 +58,8 @@ _OF_CHATS = (
     "treadle.tui.commands.view",
     "treadle.tui.markdown",
     "treadle.tui.start",
+    "treadle.tui.viewer",
+    "tests.known",
 )
 
 
