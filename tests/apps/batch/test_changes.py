@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -154,6 +155,25 @@ async def test_filters_that_a_repository_configures_are_not_started_and_a_person
         "lfs",
         "mine",
     ]
+
+
+async def test_a_moment_reads_the_filters_once_and_every_moment_reads_them_again(
+    folder: Path, tmp_path: Path
+) -> None:
+    programs, asked = tmp_path / "bin", tmp_path / "asked"
+    programs.mkdir()
+    (programs / "git").write_text(f'#!/bin/sh\necho "$*" >> {asked}\nexec {which("git")} "$@"\n')
+    (programs / "git").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    changes = WorkingTreeChanges(GitCommands(folder, environment), tmp_path / "objects")
+    await changes.moment()
+    assert asked.read_text().count("--get-regexp") == 1
+    (folder / ".gitattributes").write_text("*.py filter=late\n")
+    git(folder, "config", "filter.late.clean", f"touch {tmp_path}/fired; cat")
+    (folder / "cart.py").write_text("other\n")
+    await changes.moment()
+    assert asked.read_text().count("--get-regexp") == 2
+    assert not (tmp_path / "fired").exists()
 
 
 async def test_a_full_disk_for_temporary_files_is_said(

@@ -35,17 +35,19 @@ class WorkingTreeChanges:
         """Create a comparison. `git`: commands in the top folder of the working tree."""
         self._git = git
         self._store = store
+        self._objects: Path | None = None
 
     async def moment(self) -> str:
         """Return a tree of the current content. Raises GitFailed."""
-        objects, index = await self._path("objects"), await self._path("index")
+        index = await self._path("index")
         try:
             self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
             with TemporaryDirectory(prefix="treadle-index-") as private:
                 copy = Path(private, "index")
                 if index.exists():
                     await anyio.to_thread.run_sync(shutil.copyfile, index, copy)
-                git = self._beside(objects, GIT_INDEX_FILE=str(copy))
+                beside = await self._beside(GIT_INDEX_FILE=str(copy))
+                git = await beside.without_filters()
                 await git("add", "--update", "--ignore-errors", ".")
                 unknown = (await git("ls-files", "--others", "--exclude-standard", "-z")).split(
                     "\0"
@@ -70,7 +72,7 @@ class WorkingTreeChanges:
 
     async def between(self, before: str, after: str) -> Diff:
         """Compare two moments or commits. Raises GitFailed."""
-        git = self._beside(await self._path("objects"))
+        git = await self._beside()
         lines = (
             await git(
                 "diff-tree",
@@ -97,8 +99,10 @@ class WorkingTreeChanges:
         """
         return self._git.folder / await self._git("rev-parse", "--git-path", name)
 
-    def _beside(self, objects: Path, **environment: str) -> GitCommands:
-        alternate = str(objects)
+    async def _beside(self, **environment: str) -> GitCommands:
+        if self._objects is None:
+            self._objects = await self._path("objects")
+        alternate = str(self._objects)
         if ":" in alternate or alternate.startswith('"'):
             alternate = '"' + alternate.replace("\\", "\\\\").replace('"', '\\"') + '"'
         return self._git.within(

@@ -71,11 +71,20 @@ class GitCommands:
             "GIT_PAGER": "cat",
             "LC_ALL": "C",
         }
+        self._is_without_filters = False
 
     def within(self, folder: Path, **environment: str) -> GitCommands:
         """Return the commands for another folder, with additional environment variables."""
         other = GitCommands(folder, {})
         other._environment = {**self._environment, **environment}
+        return other
+
+    async def without_filters(self) -> GitCommands:
+        """Return the commands with the repository's current filters disabled, for several commands
+        in a row: each of them would read the configuration. Raises GitFailed.
+        """
+        other = self.within(self.folder, **await self._without_filters())
+        other._is_without_filters = True
         return other
 
     async def __call__(self, *arguments: str, stdin: bytes = b"") -> str:
@@ -84,7 +93,8 @@ class GitCommands:
 
         Raises GitFailed. Cancellation kills the command.
         """
-        extra = {} if arguments[0] in BESIDE_FILES else await self._without_filters()
+        is_safe = self._is_without_filters or arguments[0] in BESIDE_FILES
+        extra = {} if is_safe else await self._without_filters()
         code, out, said = await self._run(arguments, stdin, extra)
         if code:
             raise GitFailed(
