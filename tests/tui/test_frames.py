@@ -47,8 +47,9 @@ class Watched:
 
     def _follow(self) -> None:
         """On paper without an end: the cursor never goes above the row where the region began."""
-        text = self.stage.out.getvalue()
-        for move in MOVES.finditer(text, self._read):
+        self.stage.out.seek(self._read)
+        text = self.stage.out.read()
+        for move in MOVES.finditer(text):
             count = int(move[1] or 1)
             if move[2] in ("H", "J") and move[0] not in ("\x1b[J", "\x1b[0J"):
                 raise AssertionError(f"{move[0]!r} says nothing of where the region is")
@@ -56,7 +57,7 @@ class Watched:
             assert self._row >= self._top, (
                 f"frame {self.frames} went {self._top - self._row} rows above the region"
             )
-        self._read = len(text)
+        self._read += len(text)
         self._top = self._row - self._app.renderer._cursor_pos.y  # pyright: ignore[reportPrivateUsage]  where the region stands now
 
     async def say(self, runtime: Runtime, *, counted: bool = False) -> int:

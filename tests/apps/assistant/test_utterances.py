@@ -20,6 +20,7 @@ from tests.apps.assistant.talking import Talking
 from treadle.apps.assistant.context import AgentResult, MessageHistory
 from treadle.apps.assistant.runner import AgentRunner
 from treadle.apps.assistant.store import TaskStore
+from treadle.runtime.runtime import Runtime
 
 HERE = Path(__file__).with_name("utterances")
 HELD_LEAST = 0.87
@@ -128,15 +129,17 @@ async def judged(people: People, case: Mapping[str, Any], runner: AgentRunner) -
     return wrong(case, result, [*(await person.tasks()).values()])
 
 
-def embedded(people: People) -> AgentRunner:
-    return AgentRunner(people.server.database, people.server, clock=people.clock)
+def embedded(people: People, runtime: Runtime) -> AgentRunner:
+    return AgentRunner(people.server.database, people.server, runtime=runtime, clock=people.clock)
 
 
 async def test_of_the_held_cases_enough_are_understood(
     people: People, capsys: pytest.CaptureFixture[str]
 ):
-    held, runner = cases("held.jsonl"), embedded(people)
-    failed = [case["id"] for case in held if await judged(people, case, runner)]
+    held = cases("held.jsonl")
+    async with Runtime.open() as runtime:
+        runner = embedded(people, runtime)
+        failed = [case["id"] for case in held if await judged(people, case, runner)]
     share = 1 - len(failed) / len(held)
     with capsys.disabled():
         print(
