@@ -148,6 +148,16 @@ def test_what_only_compiling_tells_is_refused_at_the_first_call(
     assert e.value.kind == "invalid"
 
 
+def test_a_schema_that_was_refused_is_not_compiled_again() -> None:
+    made = GivenArguments("t", "d", {"type": "object", "properties": {"a": {"pattern": "("}}})
+    causes: list[object] = []
+    for _ in range(2):
+        with pytest.raises(AgentError) as refused:
+            made.parse("{}")
+        causes.append(refused.value.__cause__)
+    assert causes[0] is causes[1] is not None
+
+
 @pytest.mark.parametrize(
     "schema",
     [

@@ -61,23 +61,31 @@ class CheckedSchema:
         schema; None if there is none.
         """
         self._compiled: tuple[Validator, Bounds] | None = None
+        self._refused: ValueError | None = None
+        """The error of its compilation."""
         self._chars_surely = -1
         self._is_valid: Callable[[object], bool] = lambda _: False
 
     def compile(self) -> tuple[Validator, Bounds]:
         """Compile the schema on first use. Raises AgentError(invalid) if it is not valid, or is
-        beyond the limits of bounds.py.
+        beyond the limits of bounds.py; later calls raise it again without another look.
         """
         if self._compiled is None:
-            try:
-                self._compiled = compiled(self.schema)
-            except ValueError as e:
-                what = (
-                    "a JSON Schema beyond the limits"
-                    if isinstance(e, TooMuch)
-                    else "not a valid JSON Schema"
-                )
-                raise AgentError("invalid", f"{self.what} {what}: {_reason(e)}") from e
+            if self._refused is None:
+                try:
+                    self._compiled = compiled(self.schema)
+                except ValueError as e:
+                    self._refused = e.with_traceback(None)  # its frames hold the whole analysis
+                else:
+                    return self._compiled
+            what = (
+                "a JSON Schema beyond the limits"
+                if isinstance(self._refused, TooMuch)
+                else "not a valid JSON Schema"
+            )
+            raise AgentError(
+                "invalid", f"{self.what} {what}: {_reason(self._refused)}"
+            ) from self._refused
         return self._compiled
 
     def fits(self, value: object, chars: int) -> bool:
