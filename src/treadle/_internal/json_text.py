@@ -37,12 +37,15 @@ _making = threading.Lock()
 threads, which crashes the process.
 """
 
-_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
-"""Tokens that determine the structure of a text: strings, brackets, commas.
-
-A string without an end is a token too, up to the end of the text. If it were not, the search would
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
+"""A string without an end reaches to the end of the text. If it were not matched, the search would
 start again at each escaped quote in it, and take hours for a megabyte of them.
 """
+_STRINGS = re.compile(_STRING, re.DOTALL)
+_BRACKET = re.compile(rf'(?:[^"\[\]{{}}]++|{_STRING})*+([\[\]{{}}])', re.DOTALL)
+"""Text up to the next bracket outside strings."""
+_COMMA = re.compile(rf'(?:[^"\[\]{{}},]++|{_STRING})*+([\[\]{{}},])', re.DOTALL)
+"""Text up to the next bracket or comma outside strings."""
 
 
 def encode_json(value: object) -> bytes:
@@ -135,14 +138,12 @@ def is_deeper(text: JsonText, levels: int = LEVELS_MAX) -> bool:
     """Return True if the brackets are nested deeper than `levels`. Reads no further than needed."""
     if text.count("[") + text.count("{") <= levels:
         return False
-    depth = 0
-    for token in _TOKEN.finditer(text):
-        if token[0] in "[{":
-            depth += 1
-            if depth > levels:
-                return True
-        elif token[0] in "]}":
-            depth -= 1
+    depth = at = 0
+    while (found := _BRACKET.match(text, at)) is not None:
+        at = found.end()
+        depth += 1 if found[1] in "[{" else -1
+        if depth > levels:
+            return True
     return False
 
 
@@ -150,7 +151,8 @@ def count_values(text: JsonText) -> int:
     """Count the values in the text, including those in arrays and objects. The number is arbitrary
     if the text is not JSON.
     """
-    return 1 + sum(token[0] in ",[{" for token in _TOKEN.finditer(text))
+    bare = _STRINGS.sub("", text)
+    return 1 + sum(bare.count(mark) for mark in ",[{")
 
 
 def members(text: JsonText) -> dict[str, JsonText]:
@@ -160,7 +162,7 @@ def members(text: JsonText) -> dict[str, JsonText]:
     """
     found: dict[str, JsonText] = {}
     for piece in _pieces(text, "{}"):
-        name = _TOKEN.match(piece)
+        name = _STRINGS.match(piece)
         if name is None or not piece[name.end() :].lstrip().startswith(":"):
             raise ValueError(f"not a member of an object: {piece[:80]!r}")
         found[str(json.loads(name[0]))] = piece[name.end() :].lstrip()[1:].strip()
@@ -187,14 +189,13 @@ def _pieces(text: JsonText, brackets: str) -> Iterator[JsonText]:
         raise ValueError(
             f"this is not a JSON {'object' if brackets == '{}' else 'array'}: {whole[:80]!r}"
         )
-    start = depth = 0
-    for token in _TOKEN.finditer(whole, 1, len(whole) - 1):
-        if token[0] in "[{":
-            depth += 1
-        elif token[0] in "]}":
-            depth -= 1
-        elif token[0] == "," and depth == 0:
-            yield whole[start + 1 : token.start()].strip()
-            start = token.start()
+    start, depth, at = 0, 0, 1
+    while (found := (_BRACKET if depth else _COMMA).match(whole, at, len(whole) - 1)) is not None:
+        at = found.end()
+        if found[1] == ",":
+            yield whole[start + 1 : at - 1].strip()
+            start = at - 1
+        else:
+            depth += 1 if found[1] in "[{" else -1
     if last := whole[start + 1 : -1].strip():
         yield last
