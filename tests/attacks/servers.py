@@ -16,7 +16,10 @@ MESSAGES_MOST: Final = 3_000
 
 
 def say(message: Any) -> None:
-    write(json.dumps(message).encode() + b"\n")
+    """Send a message in pieces: when the client has read enough, what would follow is not made."""
+    for piece in json.JSONEncoder().iterencode(message):
+        sys.stdout.buffer.write(piece.encode())
+    write(b"\n")
 
 
 def write(data: bytes) -> None:

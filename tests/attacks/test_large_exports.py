@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import resource
 import subprocess
-import sys
 import threading
 import tracemalloc
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ import pytest
 
 from tests.attacks import SEEDS, chance
 from tests.attacks.exports import LARGE, lines, message, started
+from tests.attacks.limited import limited
 from tests.cli.conftest import Cli
 from tests.cli.conftest import cli as cli
 from treadle.cli.exits import CommandFailed
@@ -25,13 +24,7 @@ from treadle.errors import AgentError
 from treadle.journal.import_bounds import LINE_BYTES, LINES, VALUES
 from treadle.journal.journal import read_run
 
-MEMORY_BYTES = 2 << 30
 CPU_S = 60
-
-
-def _limited() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
 
 
 def _feed(pipe: IO[bytes], pieces: Iterator[bytes]) -> None:
@@ -46,13 +39,12 @@ def _import(cli: Cli, pieces: Iterator[bytes]) -> tuple[int, str]:
     processor.
     """
     with subprocess.Popen(
-        [sys.executable, "-m", "treadle", "runs", "import", "-"],
+        limited(CPU_S, "treadle", "runs", "import", "-"),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         cwd=cli.workspace,
         env=cli.environment(),
-        preexec_fn=_limited,
     ) as process:
         assert process.stdin is not None
         assert process.stderr is not None

@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import resource
 import signal
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from tests.attacks import SEEDS, chance
+from tests.attacks.limited import limited
 from tests.attacks.schemas import KINDS, hostile, value
 from tests.cli.conftest import Cli
 from tests.cli.conftest import cli as cli
@@ -25,22 +24,7 @@ from treadle.tools.schemas.checked import CheckedSchema
 from treadle.tools.schemas.problems import missing
 from treadle.tools.tool import InvalidArguments
 
-LIMIT_BYTES = 2 << 30
-PROGRAM = """
-import json, resource, sys
-sys.setrecursionlimit(1000)
-from treadle.errors import AgentError
-from treadle.tools.tool import InvalidArguments
-from treadle.tools.function.given import GivenArguments
-for line in sys.stdin:
-    schema, values = json.loads(line)
-    for value in values:
-        try:
-            GivenArguments("t", "d", schema).parse(json.dumps(value))
-        except (AgentError, InvalidArguments):
-            pass
-    print("ok", flush=True)
-"""
+CPU_S = 20
 
 
 class CpuLimit:
@@ -60,11 +44,6 @@ class CpuLimit:
         raise AssertionError(f"it took more than {self._seconds} s of the processor")
 
 
-def _limited() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_hostile_schema_takes_neither_time_nor_memory(kind: str) -> None:
     """In a process with 2 GiB and 20 seconds of a processor for all seeds: what has no end is
@@ -80,11 +59,10 @@ def test_a_hostile_schema_takes_neither_time_nor_memory(kind: str) -> None:
         for seed in SEEDS
     ]
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        limited(CPU_S, "tests.attacks.checking"),
         input="\n".join(lines),
         capture_output=True,
         text=True,
-        preexec_fn=_limited,
         check=False,
     )
     assert done.stdout.split() == ["ok"] * len(lines), (done.returncode, done.stderr[-500:])
