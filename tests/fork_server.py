@@ -136,6 +136,8 @@ _PRELOADED = (
         "anyio._core._subprocesses",
         "encodings.ascii",
         "encodings.utf_8_sig",
+        "httpcore2",
+        "rich.logging",
         "jsonschema_rs",
         "treadle.cli.work",
         "treadle.config.document",

@@ -26,7 +26,7 @@ def serving(command: Sequence[str | Path], log: Path) -> Iterator[str]:
     plain = {
         name: value
         for name, value in os.environ.items()
-        if name in ("PATH", "HOME", "LANG", "TMPDIR", "SYSTEMROOT")
+        if name in ("PATH", "HOME", "LANG", "TMPDIR", "SYSTEMROOT", "SSL_CERT_FILE")
     }
     with log.open("wb") as said:
         process = subprocess.Popen(

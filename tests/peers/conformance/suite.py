@@ -43,7 +43,7 @@ def suite_process() -> Generator[Suite | str]:
     plain = {
         name: value
         for name, value in os.environ.items()
-        if name in ("PATH", "HOME", "LANG", "TMPDIR")
+        if name in ("PATH", "HOME", "LANG", "TMPDIR", "SSL_CERT_FILE")
     }
     with subprocess.Popen(
         [node, Path(__file__).with_name("many.mjs"), program],
@@ -53,7 +53,7 @@ def suite_process() -> Generator[Suite | str]:
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        yield Suite(node, program, process)
+        yield Suite(process)
         process.kill()
 
 
@@ -69,20 +69,12 @@ def expected(part: str) -> Failures:
 
 @dataclass(frozen=True)
 class Suite:
-    node: Path
-    program: Path
     process: subprocess.Popen[str]
 
     def client_scenarios(self, version: str) -> list[str]:
         """What a client is asked at this revision, scored or not."""
-        listed = subprocess.run(
-            [self.node, self.program, "list", "--requirements", version],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-        )
         of_clients, found = False, list[str]()
-        for line in listed.stdout.splitlines():
+        for line in self._run("list", "--requirements", version).splitlines():
             of_clients = line.startswith("Client") or (of_clients and bool(line.strip()))
             if line.strip().startswith("- ") and (of_clients or line.endswith("[client]")):
                 found.append(line.strip(" -").partition(" ")[0])

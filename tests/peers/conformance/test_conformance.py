@@ -6,13 +6,13 @@ A failure that is not on the list fails, and so does an entry of the list that p
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.fork_server import command
 from tests.peers.child import serving
 from tests.peers.conformance.suite import Suite, expected, suite_process
 from tests.peers.conftest import absent
@@ -44,9 +44,8 @@ def server(
 ) -> Iterator[tuple[str, str]]:
     """Which of ours, and its address."""
     folder: Path = tmp_path_factory.mktemp(request.param)
-    with serving(
-        [sys.executable, "-m", f"tests.peers.conformance.{request.param}", folder], folder / "log"
-    ) as url:
+    program = command(f"tests.peers.conformance.{request.param}", str(folder))
+    with serving(program, folder / "log") as url:
         yield request.param, url
 
 

@@ -81,7 +81,7 @@ def free_port() -> int:
 def our_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port = free_port()
     with listening(
-        [sys.executable, str(HERE / "a_server.py"), "http", str(port)],
+        command("tests.tools.mcp.a_server", "http", str(port)),
         port,
         tmp_path_factory.mktemp("mcp") / "log",
     ) as url:
