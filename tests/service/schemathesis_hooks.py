@@ -2,7 +2,8 @@
 
 Hypothesis builds the strategy of a character class again for each pattern and value, character by
 character: for the invisible characters of our patterns, in most of the time. Kept, it gives the same
-values. Schemathesis repeats `maxLength` in a pattern that has no bound, and compiles the result for
+values. It also reads its table of the characters of an encoding from disk for each strategy of
+characters. Schemathesis repeats `maxLength` in a pattern that has no bound, and compiles the result for
 each schema that it derives: `[^x]{0,9999}` takes 60 ms. `maxLength` itself stays. It keeps 128
 strategies, fewer than our document has, and builds the others again and again.
 
@@ -12,11 +13,13 @@ Remove each once its library no longer needs it.
 from __future__ import annotations
 
 import gc
+from functools import cache
 from re import Pattern
 from typing import Any
 
 from hypothesis.strategies import SearchStrategy
 from hypothesis.strategies._internal import regex as regexes
+from hypothesis.strategies._internal import strings
 from schemathesis.generation.hypothesis import canonical_form_cache, canonical_strategy_cache
 from schemathesis.generation.jsonschema import strategy as strategies
 from schemathesis.specs.openapi import converter
@@ -58,6 +61,7 @@ def _short_folded(pattern: str, least: int | None, most: int | None) -> str:
 
 strategies.update_quantifier = converter.update_quantifier = _short_folded
 regexes.base_regex_strategy = _kept
+strings.charmap.intervals_from_codec = cache(strings.charmap.intervals_from_codec)
 regexes.CharactersBuilder.strategy = property(_kept_class)
 for _cache in (canonical_form_cache, canonical_strategy_cache):
     _cache._maxsize = 100_000
