@@ -89,10 +89,10 @@ def sharded(
 
 
 async def emptied_journal() -> Journal:
-    """The newest journal of the test, without its runs, if all of them are finished; otherwise, and
-    in memory, a new one. Over PostgreSQL, opening one costs as much as ten runs.
+    """The newest journal of the test, without its runs, if all of them are finished; otherwise a
+    new one. Over PostgreSQL, opening one costs as much as ten runs.
     """
-    if _opened and not isinstance(_opened[-1], MemoryJournal):
+    if _opened:
         run_ids = [info.run_id for info in await _opened[-1].runs()]
         with suppress(AgentError):  # one is not finished
             if (await _opened[-1].remove(run_ids)).runs == (*run_ids,):

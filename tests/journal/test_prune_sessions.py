@@ -4,9 +4,8 @@ and PostgreSQL.
 
 from __future__ import annotations
 
-import pytest
-
-from tests.journal.runs import answers, asks, at, finished, says, started
+from tests.journal.runs import answers, asks, at, finished, started
+from tests.journal.test_removed_messages import converses
 from treadle.journal.entries import ApprovalAsked, Fork
 from treadle.journal.journal import Journal
 
@@ -27,8 +26,8 @@ async def _texts(journal: Journal, run_id: str) -> list[str]:
 
 
 async def test_a_run_that_waits_for_weeks_keeps_its_whole_past(journal: Journal) -> None:
-    await says(journal, "run_0", "hello", "hi", session="ada", minute=0)
-    await says(journal, "run_1", "and then?", "well", session="ada", minute=1)
+    await converses(journal, "run_0", "hello", "hi", session="ada", minute=0)
+    await converses(journal, "run_1", "and then?", "well", session="ada", minute=1)
     await _waits(journal, "run_2", minute=2)
     before = await _texts(journal, "run_2")
     freed = await journal.prune(at(WEEKS), apply=True)
@@ -39,9 +38,9 @@ async def test_a_run_that_waits_for_weeks_keeps_its_whole_past(journal: Journal)
 
 
 async def test_a_fork_keeps_the_past_of_the_run_that_it_was_forked_from(journal: Journal) -> None:
-    await says(journal, "run_0", "hello", "hi", session="ada", minute=0)
-    await says(journal, "run_1", "and then?", "well", session="ada", minute=1)
-    await says(
+    await converses(journal, "run_0", "hello", "hi", session="ada", minute=0)
+    await converses(journal, "run_1", "and then?", "well", session="ada", minute=1)
+    await converses(
         journal,
         "fork",
         "rather this",
@@ -56,7 +55,7 @@ async def test_a_fork_keeps_the_past_of_the_run_that_it_was_forked_from(journal:
 
 
 async def test_a_past_that_came_to_be_needed_after_the_plan_stays(journal: Journal) -> None:
-    await says(journal, "run_0", "hello", "hi", session="ada", minute=0)
+    await converses(journal, "run_0", "hello", "hi", session="ada", minute=0)
     planned = await journal.prune(at(WEEKS), apply=False)
     assert planned.runs == ("run_0",)
     await _waits(journal, "run_2", minute=2)
@@ -66,19 +65,15 @@ async def test_a_past_that_came_to_be_needed_after_the_plan_stays(journal: Journ
 
 
 async def test_a_past_that_nobody_goes_on_from_goes(journal: Journal) -> None:
-    await says(journal, "run_0", "hello", "hi", session="ada", minute=0)
+    await converses(journal, "run_0", "hello", "hi", session="ada", minute=0)
     journal.sessions.clear_messages("ada")
-    await says(journal, "run_1", "and then?", "well", session="ada", minute=1)
+    await converses(journal, "run_1", "and then?", "well", session="ada", minute=1)
     await _waits(journal, "run_2", minute=2)
     assert "run_0" in (await journal.prune(at(WEEKS), apply=True)).runs
 
 
-async def test_what_was_kept_goes_with_the_run_that_needed_it(
-    journal: Journal, request: pytest.FixtureRequest
-) -> None:
-    if "memory" in request.node.name:
-        pytest.skip("memory keeps what a run found with that run")
-    await says(journal, "run_0", "hello", "hi", session="ada", minute=0)
+async def test_what_was_kept_goes_with_the_run_that_needed_it(journal: Journal) -> None:
+    await converses(journal, "run_0", "hello", "hi", session="ada", minute=0)
     await _waits(journal, "run_2", minute=2)
     assert (await journal.prune(at(WEEKS), apply=True)).kept == ("run_0",)
     writer = await journal.take_over("run_2")

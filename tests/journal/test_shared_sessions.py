@@ -133,11 +133,7 @@ async def _keeps_its_own(journal: Journal) -> bool:
     return len((await journal.view("s")).messages) == 6
 
 
-async def test_taking_a_run_out_of_a_session_changes_it(
-    journal: Journal, request: pytest.FixtureRequest
-) -> None:
-    if "memory" in request.node.name:
-        pytest.skip("memory keeps the messages of runs that it has forgotten")
+async def test_taking_a_run_out_of_a_session_changes_it(journal: Journal) -> None:
     for n in range(3):
         await said(journal, f"run_{n}", f"hello {n}", "hi", session="s")
     view, order = await journal.view("s"), [info.id for info in journal.sessions.list()]

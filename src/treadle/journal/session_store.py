@@ -7,21 +7,50 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from treadle.errors import AgentError
-from treadle.journal.receipts import Said, folded
+from treadle.journal.receipts import Receipt, Said, folded
 from treadle.journal.session_names import NEW_SESSION, check_session_id, excerpt_of, title_of
 from treadle.journal.sessions import NO_MARK, SearchHit, SessionInfo, Sessions, ViewMark, spoken
 from treadle.messages.message import Message, decode_message, encode_message
 from treadle.types import new_id, now
 
 _encoded = msgspec.msgpack.Decoder(list[bytes])
+
+
+class _Piece(NamedTuple):
+    """Part of a conversation."""
+
+    said: bytes | Receipt
+    """Compressed messages, those added together in one piece, or a compaction of everything before.
+    An idle conversation takes a tenth of the space.
+    """
+    run_id: str = ""
+    """Run that it belongs to; empty for messages that were added directly."""
+
+
+@dataclass(slots=True)
+class _Past:
+    """Conversation before a run."""
+
+    pieces: list[_Piece | None]
+    """The conversation's list; the first `count` of it come before the run."""
+    count: int
+    packed: tuple[bytes, ...] | None
+    """Compressed messages in view when the run began. None: to be computed from the pieces, because
+    runs were removed since.
+    """
+
+    def view(self) -> tuple[bytes, ...]:
+        if self.packed is None:
+            self.packed = (_packed(folded((), _said(self.pieces[: self.count]))),)
+        return self.packed
 
 
 @dataclass(slots=True)
@@ -32,17 +61,17 @@ class _Conversation:
     updated_at: datetime
     changed: int
     """Increases with every change of any session."""
+    removed: int = 0
+    """Increases with every removal of runs, which leaves the session at its place in the list."""
     count: int = 0
-    left: list[bytes] = field(default_factory=list[bytes])
-    """Messages that have left the view; some may also be in `packed`."""
+    pieces: list[_Piece | None] = field(default_factory=list[_Piece | None])
+    """Everything since the session was cleared. None: a piece of a removed run."""
     packed: list[bytes] = field(default_factory=list[bytes])
-    """Compressed messages, those added together in one piece. An idle conversation takes a tenth of
-    the space.
-    """
-    found: dict[str, tuple[bytes, ...]] = field(default_factory=dict[str, tuple[bytes, ...]])
-    """Run id -> messages in view when that run began."""
+    """Compressed messages in view."""
+    found: dict[str, _Past] = field(default_factory=dict[str, _Past])
+    """Run id -> what that run found when it began."""
     gone: set[str] = field(default_factory=set[str])
-    """Ids of runs that began before the session was cleared."""
+    """Ids of runs, also removed ones, that began before the session was cleared."""
 
     def info(self) -> SessionInfo:
         return SessionInfo(
@@ -52,6 +81,27 @@ class _Conversation:
             updated_at=self.updated_at,
             message_count=self.count,
         )
+
+    def everything(self) -> tuple[Sequence[_Piece | None], Sequence[bytes]]:
+        """Return copies of the pieces and of the view, for `_everything`."""
+        return (*self.pieces,), (*self.packed,)
+
+    def forget(self, run_ids: Collection[str]) -> None:
+        """Remove the pieces of runs, also from the past of other runs, and compute the view."""
+        for run_id in run_ids:
+            self.found.pop(run_id, None)
+        pasts = self.found.values()
+        # lists from before a clear are known only to the runs that began then
+        for pieces in {id(one): one for one in (self.pieces, *(p.pieces for p in pasts))}.values():
+            pieces[:] = [None if one and one.run_id in run_ids else one for one in pieces]
+        for past in pasts:
+            past.packed = None
+        view = folded((), _said(self.pieces))
+        left = [piece.said for piece in self.pieces if piece]
+        packed = [said for said in left if isinstance(said, bytes)]
+        self.packed = packed if len(packed) == len(left) else [_packed(view)]
+        self.count = len(view)
+        self.removed += 1
 
 
 class SessionStore:
@@ -126,31 +176,26 @@ class SessionStore:
         The user's first message names an unnamed session.
         """
         whole = [*messages]
-        packed = _packed(whole)
+        pieces = _pieces(whole)
         with self._lock:
             found = self._sessions.get(session_id)
             if found is None:
                 return False
-            found.packed.append(packed)
-            found.count += len(whole)
-            named = (m.text for m in whole if m.role == "user" and m.text.strip())
-            if found.title == NEW_SESSION:
-                found.title = title_of(next(named, ""))
-            self._touch(found)
+            self._add(found, whole, pieces)
             return True
 
     def begin(self, session_id: str, run_id: str) -> None:
         """Record the messages in view as those with which the run began."""
         with self._lock:
             if (found := self._sessions.get(session_id)) is not None:
-                found.found[run_id] = (*found.packed,)
+                found.found[run_id] = _Past(found.pieces, len(found.pieces), (*found.packed,))
                 self._touch(found)
 
     def mark(self, session_id: str) -> ViewMark:
         """Return a mark of the current view, which changes with the view."""
         with self._lock:
             found = self._sessions.get(session_id)
-            return NO_MARK if found is None else ViewMark(found.changed)
+            return NO_MARK if found is None else ViewMark(found.changed, found.removed)
 
     def get_messages(self, session_id: str, *, before: str | None = None) -> Sequence[Message]:
         """Return a copy of the messages in view, oldest first; empty if there is no such session.
@@ -159,23 +204,18 @@ class SessionStore:
         """
         with self._lock:
             found = self._sessions.get(session_id)
-            packed: Sequence[bytes] = (
-                [] if found is None else found.found.get(before or "", (*found.packed,))
-            )
+            if found is None:
+                return []
+            past = found.found.get(before or "")
+            packed = (*found.packed,) if past is None else past.view()
         return _unpacked(packed)
 
     def everything(self, session_id: str) -> Sequence[Message]:
         """Return all messages, including those that compaction removed from view."""
         with self._lock:
             found = self._sessions.get(session_id)
-            left, packed = ((), ()) if found is None else ((*found.left,), (*found.packed,))
-        if not left:
-            return _unpacked(packed)
-        first: dict[str, Message] = {}
-        for message in _unpacked((*left, *packed)):
-            # keep the original, because the message in view may have lost its results
-            first.setdefault(message.id, message)
-        return [*first.values()]
+            pieces, packed = ((), ()) if found is None else found.everything()
+        return _everything(pieces, packed)
 
     def remember(self, session_id: str, said: Sequence[Said], *, run_id: str) -> None:
         """Record messages of an ended run, unless the session was cleared since it began."""
@@ -183,12 +223,28 @@ class SessionStore:
             found = self._sessions.get(session_id)
             if found is None or run_id not in found.found or run_id in found.gone:
                 return
-            messages = [one for one in said if isinstance(one, Message)]
-            if len(messages) < len(said):
-                view = folded(_unpacked(found.packed), said)
-                found.left += [*found.packed, _packed(spoken(said))]
-                found.packed, found.count, messages = [_packed(view)], len(view), []
-            self.add_messages(session_id, messages)
+            self._add(found, said, _pieces(said, run_id))
+
+    def forget(self, session_id: str, run_ids: Collection[str]) -> None:
+        """Remove the messages and compactions of removed runs, and the session if nothing is left.
+
+        Forks of later runs in other sessions keep a copy of the messages, unlike on disk.
+        """
+        with self._lock:
+            found = self._sessions.get(session_id)
+            if found is None or found.found.keys().isdisjoint(run_ids):
+                return
+            found.forget(run_ids)
+            if not (found.found or found.gone or any(found.pieces)):
+                del self._sessions[session_id]
+
+    def runs_before(self, session_id: str, run_id: str) -> set[str]:
+        """Return the ids of the runs whose messages precede a run of the session."""
+        with self._lock:
+            found = self._sessions.get(session_id)
+            past = None if found is None else found.found.get(run_id)
+            pieces = [] if past is None else past.pieces[: past.count]
+        return {piece.run_id for piece in pieces if piece}
 
     def search(self, words: str, *, limit: int = 20) -> list[SearchHit]:
         """Search every message. Suitable for thousands of messages, not millions."""
@@ -196,12 +252,10 @@ class SessionStore:
         found: dict[str, SearchHit] = {}
         with self._lock:
             sessions = (
-                [(s.info(), [*s.left, *s.packed]) for s in self._sessions.values()]
-                if wanted
-                else []
+                [(s.info(), s.everything()) for s in self._sessions.values()] if wanted else []
             )
-        for info, packed in sessions:
-            for message in _unpacked(packed):
+        for info, told in sessions:
+            for message in _everything(*told):
                 if message.role in ("user", "assistant") and all(
                     word in message.text.casefold() for word in wanted
                 ):
@@ -222,7 +276,7 @@ class SessionStore:
             if found is None:
                 return False
             found.packed.clear()
-            found.left.clear()
+            found.pieces = []  # runs that began before keep the old list
             found.gone.update(found.found)
             found.count = 0
             self._touch(found)
@@ -238,10 +292,60 @@ class SessionStore:
             self._touch(found)
             return True
 
+    def _add(self, changed: _Conversation, said: Sequence[Said], pieces: Sequence[_Piece]) -> None:
+        changed.pieces += pieces
+        packed = [piece.said for piece in pieces if isinstance(piece.said, bytes)]
+        if len(packed) == len(pieces):
+            changed.packed += packed
+            changed.count += len(said)
+        else:
+            view = folded(_unpacked(changed.packed), said)
+            changed.packed, changed.count = [_packed(view)], len(view)
+        if changed.title == NEW_SESSION:
+            users = (one.text for one in said if isinstance(one, Message) and one.role == "user")
+            changed.title = title_of(next((text for text in users if text.strip()), ""))
+        self._touch(changed)
+
     def _touch(self, changed: _Conversation) -> None:
         self._changes += 1
         changed.updated_at, changed.changed = now(), self._changes
         self._sessions[changed.id] = self._sessions.pop(changed.id)
+
+
+def _pieces(said: Iterable[Said], run_id: str = "") -> list[_Piece]:
+    pieces, messages = list[_Piece](), list[Message]()
+    for one in (*said, None):
+        if isinstance(one, Message):
+            messages.append(one)
+            continue
+        if messages:
+            pieces.append(_Piece(_packed(messages), run_id))
+            messages = []
+        if one is not None:
+            pieces.append(_Piece(one, run_id))
+    return pieces
+
+
+def _said(pieces: Iterable[_Piece | None]) -> Iterator[Said]:
+    for piece in pieces:
+        if piece is None:
+            continue
+        if isinstance(piece.said, bytes):
+            yield from _unpacked([piece.said])
+        else:
+            yield piece.said
+
+
+def _everything(pieces: Iterable[_Piece | None], packed: Iterable[bytes]) -> list[Message]:
+    said = [*_said(pieces)]
+    told = spoken(said)
+    if all(isinstance(one, Message) for one in said):
+        return told
+    first: dict[str, Message] = {}
+    for message in (*told, *_unpacked(packed)):
+        # keep the original, because the message in view may have lost its results
+        first.setdefault(message.id, message)
+    return [*first.values()]
 
 
 def _packed(messages: Sequence[Message]) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -264,15 +264,7 @@ class MemoryJournal:
                 ends, before, now=now(), is_imported=lambda run: bool(_started(run).imported)
             )
         }
-        needs: dict[str, set[str]] = {}
-        for run_id, run in self._runs.items():
-            started = _started(run)
-            if started.fork is not None:
-                needs.setdefault(run_id, set()).add(started.fork.run_id)
-            # a run that resumes needs its children's results
-            if (parent := started.parent_run_id) in self._runs:
-                needs.setdefault(run_id, set()).add(parent)
-                needs.setdefault(parent, set()).add(run_id)
+        needs = self._needs()
         needed = {
             other for run_id, others in needs.items() if run_id not in old for other in others
         }
@@ -282,6 +274,30 @@ class MemoryJournal:
         ):
             needed |= more
         return self._free(old, [run_id for run_id in old if run_id not in needed], apply=apply)
+
+    def _needs(self) -> dict[str, set[str]]:
+        """Return the ids of the runs that each run needs: its parent and children, the run that it
+        was forked from, and the runs before an unfinished run or before the origin of a fork.
+        """
+        needs: dict[str, set[str]] = {}
+        for run_id, run in self._runs.items():
+            started = _started(run)
+            if not run.finished:
+                needs.setdefault(run_id, set()).update(self._before(run_id))
+            if started.fork is not None:
+                origin = started.fork.run_id
+                needs.setdefault(run_id, set()).update({origin}, self._before(origin))
+            # a run that resumes needs its children's results
+            if (parent := started.parent_run_id) in self._runs:
+                needs.setdefault(run_id, set()).add(parent)
+                needs.setdefault(parent, set()).add(run_id)
+        return needs
+
+    def _before(self, run_id: str) -> set[str]:
+        run = self._runs.get(run_id)
+        if run is None or run.session_id is None:
+            return set()
+        return self.sessions.runs_before(run.session_id, run_id)
 
     async def remove(self, run_ids: Collection[str]) -> Freed:
         trees = {run_id: self._tree(run_id) for run_id in run_ids if run_id in self._runs}
@@ -302,12 +318,24 @@ class MemoryJournal:
         """Return what removing these runs would free; without `apply`, change nothing."""
         size = sum(len(self._runs[run_id].packed or b"") for run_id in going)
         if apply:
-            for run_id in going:
-                del self._runs[run_id]
-                self._children.pop(run_id, None)
+            self._forget({run_id: self._runs.pop(run_id) for run_id in going})
         gone = frozenset(going)
         kept = tuple(run_id for run_id in wanted if run_id not in gone)
         return Freed(runs=tuple(going), kept=kept, size_bytes=size)
+
+    def _forget(self, gone: Mapping[str, MemoryRun]) -> None:
+        for run_id, run in gone.items():
+            self._children.pop(run_id, None)
+            siblings = self._children.get(_started(run).parent_run_id or "", [])
+            if run in siblings:
+                siblings.remove(run)
+            if self._last.get(session_id := run.session_id or "") == run_id:
+                del self._last[session_id]
+            run.late.pop(run_id, None)
+            run.fence += 1  # so that its driver cannot append late results
+        for session_id in {run.session_id for run in gone.values()}:
+            if session_id is not None:
+                self.sessions.forget(session_id, gone)
 
     def _tree(self, root: str) -> list[str]:
         """Return the ids of a run and all its descendants. Raises AgentError(busy) if one is not
