@@ -110,9 +110,9 @@ def _driven(base: str, options: argparse.Namespace) -> Counts:
     numbers = range(int(first or 0), min(int(end or total), total))
     share = options.run / options.decide
     counts = Counts()
-    with ProcessPoolExecutor(
-        options.workers, get_context("spawn"), initializer=_end_with_parent
-    ) as pool:
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["tests.oracle.prepared"])
+    with ProcessPoolExecutor(options.workers, context, initializer=_end_with_parent) as pool:
         confined = CONFINED_SHARE * is_possible()
         jobs = [
             (
