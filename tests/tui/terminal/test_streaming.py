@@ -155,6 +155,7 @@ def test_a_window_that_is_resized_while_nothing_runs_shows_the_input_once(
     chat.say("Hello")
     provider.answers("Here.")
     chat.sees("Here.")
+    chat.sees("tokens · Hello")  # the run is over
     for columns, rows in ((60, 30), (120, 30), (33, 12), (100, 40)):
         chat.resize(columns, rows)
         chat.sees(lambda screen: f"\n{'─' * (chat.size[0] - 1)}\n› Ask" in screen)
