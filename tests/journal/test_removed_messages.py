@@ -222,8 +222,11 @@ async def test_a_compaction_for_messages_that_were_removed_leaves_the_others(
     await converses(journal, "run_0", "zero", "0", minute=0)
     await converses(journal, "run_1", "one", "1", minute=1)
     await _compacts(journal, compaction)
+    await converses(journal, "run_3", "three", "3", minute=3)
     await journal.remove(["run_0"])
-    assert await _view(journal) == ["one", "1", "two", "2"]
+    left = ["one", "1", "two", "2", "three", "3"]
+    assert _texts((await journal.load("run_3")).context.history) == left
+    assert await _view(journal) == left
 
 
 # ---------------------------------------------------------------- late results

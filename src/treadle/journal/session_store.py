@@ -43,14 +43,12 @@ class _Past:
     """The conversation's list; the first `count` of it come before the run."""
     count: int
     packed: tuple[bytes, ...] | None
-    """Compressed messages in view when the run began. None: to be computed from the pieces, because
-    runs were removed since.
+    """Compressed messages in view when the run began. None: those of the pieces, because nothing was
+    compacted, or because runs were removed since.
     """
 
-    def view(self) -> tuple[bytes, ...]:
-        if self.packed is None:
-            self.packed = (_packed(folded((), _said(self.pieces[: self.count]))),)
-        return self.packed
+    def view(self) -> Sequence[bytes]:
+        return _view(self.pieces[: self.count]) if self.packed is None else self.packed
 
 
 @dataclass(slots=True)
@@ -96,11 +94,8 @@ class _Conversation:
             pieces[:] = [None if one and one.run_id in run_ids else one for one in pieces]
         for past in pasts:
             past.packed = None
-        view = folded((), _said(self.pieces))
-        left = [piece.said for piece in self.pieces if piece]
-        packed = [said for said in left if isinstance(said, bytes)]
-        self.packed = packed if len(packed) == len(left) else [_packed(view)]
-        self.count = len(view)
+        self.packed = _view(self.pieces)
+        self.count = len(_unpacked(self.packed))
         self.removed += 1
 
 
@@ -188,7 +183,9 @@ class SessionStore:
         """Record the messages in view as those with which the run began."""
         with self._lock:
             if (found := self._sessions.get(session_id)) is not None:
-                found.found[run_id] = _Past(found.pieces, len(found.pieces), (*found.packed,))
+                count = len(found.pieces)
+                packed = None if count == len(found.packed) else (*found.packed,)
+                found.found[run_id] = _Past(found.pieces, count, packed)
                 self._touch(found)
 
     def mark(self, session_id: str) -> ViewMark:
@@ -334,6 +331,13 @@ def _said(pieces: Iterable[_Piece | None]) -> Iterator[Said]:
             yield from _unpacked([piece.said])
         else:
             yield piece.said
+
+
+def _view(pieces: Iterable[_Piece | None]) -> list[bytes]:
+    """Return the compressed messages in view after these pieces."""
+    left = [piece for piece in pieces if piece]
+    packed = [piece.said for piece in left if isinstance(piece.said, bytes)]
+    return packed if len(packed) == len(left) else [_packed(folded((), _said(left)))]
 
 
 def _everything(pieces: Iterable[_Piece | None], packed: Iterable[bytes]) -> list[Message]:
