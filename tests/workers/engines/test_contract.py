@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +11,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from tests.workers.engines.conftest import KEEPING, kill, opened
+from tests.workers.engines.conftest import KEEPING, Holder, opened
 from treadle.apps.testing.contracts.engines import *  # noqa: F403  every test of the contract
 from treadle.apps.testing.contracts.engines import LANES, Deliveries, settled, tickets
 from treadle.errors import AgentError
@@ -39,14 +38,13 @@ async def test_what_is_kept_is_there_for_the_next_worker(engine: Engine) -> None
 
 @keeping_engines
 async def test_what_a_worker_had_that_was_killed_is_delivered_again(
-    engine: Engine, holder: Callable[[str], subprocess.Popen[str]]
+    engine: Engine, holder: Callable[[str], Holder]
 ) -> None:
     given, deliveries = tickets(6), Deliveries()
     process = holder("worker_dead")
     await engine.submit(given)
-    assert process.stdout is not None
     had = {(await to_thread.run_sync(process.stdout.readline)).strip() for _ in range(4)}
-    kill(process)
+    process.kill()
     async with engine.delivering("worker_b", LANES, deliveries, slots=6):
         assert set(await deliveries.come(2)) == {ticket.run_id for ticket in given} - had
         assert await engine.forgotten(given[:0]) == []
@@ -59,12 +57,11 @@ async def test_what_a_worker_had_that_was_killed_is_delivered_again(
 
 @keeping_engines
 async def test_what_a_living_worker_has_is_left_to_it(
-    engine: Engine, holder: Callable[[str], subprocess.Popen[str]]
+    engine: Engine, holder: Callable[[str], Holder]
 ) -> None:
     given, deliveries = tickets(4), Deliveries()
     process = holder("worker_living")
     await engine.submit(given)
-    assert process.stdout is not None
     for _ in range(4):
         await to_thread.run_sync(process.stdout.readline)
     async with engine.delivering("worker_b", LANES, deliveries, slots=6):
@@ -72,17 +69,16 @@ async def test_what_a_living_worker_has_is_left_to_it(
         await engine.submit(tickets(1, prefix="next"))
         assert await deliveries.come(1) == ["next_0000"]
         assert await engine.forgotten(given) == []
-    kill(process)
+    process.kill()
 
 
 @keeping_engines
 async def test_limits_hold_over_all_workers(
-    engine: Engine, url: str, holder: Callable[[str], subprocess.Popen[str]]
+    engine: Engine, url: str, holder: Callable[[str], Holder]
 ) -> None:
     """One has 4 of the 5 that may run at once; here there is room for one."""
     process = holder("worker_living")
     await engine.submit(tickets(4))
-    assert process.stdout is not None
     for _ in range(4):
         await to_thread.run_sync(process.stdout.readline)
     deliveries = Deliveries(hold=True)
@@ -94,13 +90,13 @@ async def test_limits_hold_over_all_workers(
         with anyio.move_on_after(0.3):
             await deliveries.come(2)
         assert len(deliveries.got) == 1
-        kill(process)
+        process.kill()
         deliveries.let_go()
 
 
 @keeping_engines
 async def test_what_dbos_has_for_a_living_worker_and_lost_is_delivered_again(
-    engine: Engine, holder: Callable[[str], subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+    engine: Engine, holder: Callable[[str], Holder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its rows are those of the worker here, as a server leaves them that dies between a claim and
     what follows.
@@ -109,10 +105,9 @@ async def test_what_dbos_has_for_a_living_worker_and_lost_is_delivered_again(
     given = tickets(2)
     async with engine.delivering("worker_a", {"other": QueueLimits()}, Deliveries(), slots=2):
         taker = holder("worker_a")
-        assert taker.stdout is not None
         await engine.submit(given)
         assert {(await to_thread.run_sync(taker.stdout.readline)).strip() for _ in given}
-        kill(taker)
+        taker.kill()
         rows: Any = engine
         with anyio.fail_after(20):
             while len(await to_thread.run_sync(rows._store._rows, "ENQUEUED")) < len(given):
