@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -451,6 +452,7 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    tempfile.tempdir = None  # TMPDIR is read again
     if (wish := os.environ.get("TREADLE_CRASH_AT", "")).isdecimal():
         cast("Any", import_module("treadle._internal.crash"))._at = int(wish)
     sys.stdin = io.TextIOWrapper(

@@ -7,10 +7,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-import anyio
 
 from treadle._internal.json_text import met
 from treadle.config import Config
@@ -23,12 +19,5 @@ may_be_secret_name("file")
 met(Config)
 
 
-async def _try_bubblewrap(program: str) -> None:
-    with TemporaryDirectory() as own:
-        sandbox = Bubblewrap(program, own=Path(own))
-        await sandbox.standing()
-        await sandbox.aclose()
-
-
 if sys.platform == "linux" and (_program := shutil.which("bwrap")):
-    anyio.run(_try_bubblewrap, _program)
+    Bubblewrap(_program)._trial._found_out()  # in this thread, and without an event loop
