@@ -8,11 +8,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.cli.conftest import KEY, Cli
-from tests.fork_server import command
+from tests.cli.conftest import KEY, TIMEOUT_S, Cli
+from tests.fork_server import fork_server
 
 COMMANDS = (
     ("run", "x", "--mode", "plan"),
@@ -44,6 +45,27 @@ def hostile(cli: Cli, case: dict[str, Any], witness: Path) -> None:
             path.write_text(text.replace("/tmp/pwned", str(witness)), encoding="utf-8")
 
 
+def installed(
+    words: Sequence[str], cwd: Path, environment: Mapping[str, str]
+) -> tuple[int, str, str]:
+    """-P: as the installed program, which does not look for modules in the working directory."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "treadle", *words],
+        env=environment,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def forked(words: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> tuple[int, str, str]:
+    code, out, err = fork_server().run(
+        words, cwd=cwd, environment=environment, stdin=None, timeout_s=TIMEOUT_S
+    )
+    return code, out.decode(), err.decode()
+
+
 def test_nothing_of_a_hostile_workspace_runs_or_counts(tmp_path: Path, shared: Path) -> None:
     witness, seen = tmp_path / "witness", 0
     for case in cases(shared):
@@ -61,19 +83,12 @@ def test_nothing_of_a_hostile_workspace_runs_or_counts(tmp_path: Path, shared: P
                 TREADLE_MODEL=script,
                 **{k: v for k, v in given.items() if k not in ("PYTHONPATH", "LD_PRELOAD")},
             )
-            # -P: as the installed program, which does not look for modules in the working directory.
             # One interpreter a case shows that its start runs nothing; the others are forked.
-            treadle = [sys.executable, "-P", "-m", "treadle"] if starts else command("treadle")
-            done = subprocess.run(
-                [*treadle, *words, *model],
-                env=environment,
-                cwd=cli.workspace,
-                capture_output=True,
-                text=True,
-            )
-            assert done.returncode in (0, 1, 2), (case["id"], words, done.stderr)
-            assert "Traceback" not in done.stderr, done.stderr
-            assert KEY not in done.stdout + done.stderr, case["id"]
+            run = installed if starts else forked
+            code, out, err = run([*words, *model], cli.workspace, environment)
+            assert code in (0, 1, 2), (case["id"], words, err)
+            assert "Traceback" not in err, err
+            assert KEY not in out + err, case["id"]
             assert not witness.exists(), (case["id"], words)
             seen += 1
         own = cli.home / ".treadle"
