@@ -33,6 +33,7 @@ from typing import Any, cast
 from uuid import uuid4
 
 ROOT = Path(__file__).parents[1]
+STARTS_WITHIN_S = 100
 ENDS_WITHIN_S = 10
 FORWARDED = Path(__file__).with_name("forwarded.py")
 _STREAMS = 3
@@ -305,6 +306,8 @@ def fork_server() -> ForkServer:
     """Of this process of pytest; it ends with it."""
     server = ForkServer({"PATH": os.environ["PATH"], "LANG": "C.UTF-8"})
     atexit.register(server.close)
+    # Its start takes seconds: only then, what it runs begins to have deadlines.
+    server.run(["--version"], cwd=ROOT, environment={}, stdin=None, timeout_s=STARTS_WITHIN_S)
     return server
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.doubles import asks, call, says
-from tests.fork_server import command, fork_server
+from tests.fork_server import command
 from tests.tui.desks import FakeDesk, a_desk
 from treadle.config import Project, load
 from treadle.config.trust import survey
@@ -462,8 +462,6 @@ async def test_mcp_tells_which_servers_run_and_what_is_wrong_with_others(folder:
     from treadle.tools.mcp import McpServer
 
     program = Path(__file__).parents[1] / "tools" / "mcp" / "a_server.py"
-    # A fork server that begins with the MCP server would take the time in which a run waits for it.
-    fork_server().run(["--version"], cwd=folder, environment={}, stdin=None, timeout_s=50)
     servers = [
         McpServer(name="gone", command=["/no/such/program"]),
         McpServer(name="ours", command=command(str(program), "stdio"), start_timeout_s=60),
