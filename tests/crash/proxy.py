@@ -12,15 +12,15 @@ import socket
 import struct
 import subprocess
 import sys
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self, cast
 
 import anyio
 import anyio.abc
 
-BROKEN = (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError, OSError)
 Way = Literal["there", "back"]
 
 
@@ -108,8 +108,7 @@ class _Switchboard:
     def __init__(self, server: str, group: anyio.abc.TaskGroup) -> None:
         self._server, self._group = server, group
         self._lines: set[_Line] = set()
-        self.open = anyio.Event()
-        self.open.set()
+        self.is_open = True
         self.swallows = False
         self._way, self._left = "", 0
         """So many messages of that way until one is torn; 0: none is."""
@@ -121,23 +120,29 @@ class _Switchboard:
         self._left -= 1
         return self._left == 0
 
-    async def connected(self, client: anyio.abc.SocketStream) -> None:
-        async with client:
-            if self.swallows:
-                with suppress(*BROKEN):
-                    while True:
-                        await client.receive()
-            try:
-                server = await anyio.connect_unix(self._server)
-            except OSError:  # it is down: so is the client's connection
-                return
-            async with server:
-                line = _Line(self, client, server)
-                self._lines.add(line)
-                try:
-                    await line.serve()
-                finally:
-                    self._lines.discard(line)
+    def connected(self) -> asyncio.Protocol:
+        """The side of a new client."""
+        if self.swallows:
+            return asyncio.Protocol()  # takes all, and answers nothing
+        line = _Line(self)
+        self._group.start_soon(self._connect, line)
+        return line.client
+
+    async def _connect(self, line: _Line) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_unix_connection(lambda: line.server, self._server)
+        except OSError:  # it is down: so is the client's connection
+            line.client.end()
+            return
+        if line.is_cut:  # the client has gone meanwhile
+            line.server.end()
+            return
+        self._lines.add(line)
+        line.flush()
+
+    def ended(self, line: _Line) -> None:
+        self._lines.discard(line)
 
     def obey(self, order: str) -> int:
         lines = list(self._lines)
@@ -179,67 +184,108 @@ class _Switchboard:
         return self._left == 0
 
     async def _stall(self, seconds: float) -> None:
-        self.open, gate = anyio.Event(), self.open
+        self.is_open = False
         await anyio.sleep(seconds)
-        self.open.set()
-        gate.set()  # where two stalls overlap, the shorter one ends both
+        self.is_open = True  # where two stalls overlap, the shorter one ends both
+        for line in list(self._lines):
+            line.flush()
 
 
 class _Line:
     """One connection, both ways."""
 
-    def __init__(
-        self, board: _Switchboard, client: anyio.abc.SocketStream, server: anyio.abc.SocketStream
-    ) -> None:
-        self._board, self._client, self._server = board, client, server
-        self._scope = anyio.CancelScope()
-        self.mute = False
+    def __init__(self, board: _Switchboard) -> None:
+        self._board = board
+        self.client, self.server = _Side(self, "there"), _Side(self, "back")
+        self.mute = self.is_cut = self.is_torn = False
 
-    async def serve(self) -> None:
-        with self._scope:
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._hand_on, self._client, self._server, "there")
-                group.start_soon(self._hand_on, self._server, self._client, "back")
+    def flush(self) -> None:
+        """Hand on what waits, as far as the gate and both ends let it."""
+        if self._board.is_open:
+            self.client.hand_on(self.server)
+            self.server.hand_on(self.client)
+
+    def passing(self, way: Way, data: bytes) -> bytes:
+        """Return what goes on of a message."""
+        if self.mute or self._board.is_lost(way):
+            return b""
+        self.is_torn = self._board.is_torn(way)
+        return data[: len(data) // 2] if self.is_torn else data
 
     def cut(self) -> None:
         """Hard: the client hears of it by a reset."""
-        with suppress(OSError):
-            self._client.extra(anyio.abc.SocketAttribute.raw_socket).setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-            )
-        self._scope.cancel()
-
-    async def _hand_on(
-        self, source: anyio.abc.SocketStream, to: anyio.abc.SocketStream, way: Way
-    ) -> None:
-        with suppress(*BROKEN):
-            while True:
-                data = await source.receive()
-                await self._board.open.wait()
-                if self.mute or self._board.is_lost(way):
-                    continue
-                if self._board.is_torn(way):
-                    await to.send(data[: len(data) // 2])
-                    break
-                await to.send(data)
-        self.cut()
+        if self.is_cut:
+            return
+        self.is_cut = True
+        self._board.ended(self)
+        if self.client.transport is not None:
+            with suppress(OSError):
+                self.client.transport.get_extra_info("socket").setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
+        self.client.end()
+        self.server.end()
 
 
-def _quiet(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A socket that becomes ready in the moment in which whoever waited for it is cancelled: anyio
-    tells the one that is gone.
-    """
-    if not isinstance(context.get("exception"), asyncio.InvalidStateError):
-        loop.default_exception_handler(context)
+class _Side(asyncio.Protocol):
+    """One end of a line. It is not read from while the other end has not taken everything."""
+
+    def __init__(self, line: _Line, way: Way) -> None:
+        self._line = line
+        self._way: Way = way
+        self._waiting: deque[bytes] = deque()
+        self.is_full = False
+        """True while something that was written has not been sent."""
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(0)
+
+    def data_received(self, data: bytes) -> None:
+        self._waiting.append(data)
+        self._line.flush()
+        if self._waiting and self.transport is not None:
+            self.transport.pause_reading()
+
+    def eof_received(self) -> None:
+        self._line.cut()
+
+    def pause_writing(self) -> None:
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        self.is_full = False
+        self._line.flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._line.cut()
+
+    def hand_on(self, to: _Side) -> None:
+        line = self._line
+        if self.transport is None or to.transport is None:
+            return
+        while self._waiting and not (to.is_full or line.is_torn or line.is_cut):
+            if passing := line.passing(self._way, self._waiting.popleft()):
+                to.transport.write(passing)
+        if to.is_full:
+            self.transport.pause_reading()
+        elif line.is_torn:
+            line.cut()
+        else:
+            self.transport.resume_reading()
+
+    def end(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
 
 
 async def _serve(server: str) -> None:
-    asyncio.get_running_loop().set_exception_handler(_quiet)
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    print(listener.extra(anyio.abc.SocketAttribute.local_port), flush=True)
+    loop = asyncio.get_running_loop()
     async with anyio.create_task_group() as group:
         board = _Switchboard(server, group)
-        group.start_soon(listener.serve, board.connected)
+        listening = await loop.create_server(board.connected, "127.0.0.1", 0, backlog=1000)
+        print(listening.sockets[0].getsockname()[1], flush=True)
         async for order in anyio.wrap_file(sys.stdin):
             print(board.obey(order), flush=True)
         group.cancel_scope.cancel()
