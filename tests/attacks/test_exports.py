@@ -9,13 +9,13 @@ import os
 import pty
 import select
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from tests import fork_server
 from tests.attacks import SEEDS, chance
 from tests.attacks.exports import AT, RUN, call_of, finished, hostile, lines, responded, started
 from tests.cli.conftest import Cli
@@ -368,7 +368,7 @@ def on_a_terminal(cli: Cli, *arguments: str, typed: str) -> tuple[int, str]:
     """Run with a terminal as stdin, stdout and stderr; `typed` follows the first question."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "treadle", *arguments],
+        fork_server.command("treadle", *arguments),
         stdin=slave,
         stdout=slave,
         stderr=slave,
