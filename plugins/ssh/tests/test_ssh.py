@@ -23,8 +23,8 @@ SSHD = shutil.which("sshd", path=f"{os.defpath}:/usr/sbin:/usr/local/sbin")
 
 @pytest.fixture(scope="session")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    if SSHD is None or shutil.which("ssh-keygen") is None:
-        pytest.skip("there is no sshd: install openssh-server")
+    if SSHD is None or shutil.which("ssh-keygen") is None or shutil.which("ssh") is None:
+        pytest.skip("there is no sshd or no ssh: install openssh-server and openssh-client")
     folder = tmp_path_factory.mktemp("sshd")
     for name in ("host", "user"):
         subprocess.run(
