@@ -291,4 +291,7 @@ async def test_who_is_cancelled_leaves_no_thread_behind(engine: Engine) -> None:
             await deliveries.come(2)
             scope.cancel()
             await anyio.sleep_forever()
-    assert {thread.name for thread in threading.enumerate()} - before <= {"AnyIO worker thread"}
+    before.add("AnyIO worker thread")
+    with anyio.fail_after(30):  # a journal that connects again has a timer meanwhile
+        while {thread.name for thread in threading.enumerate()} - before:
+            await anyio.sleep(0.01)
