@@ -42,7 +42,7 @@ check-spelling:
 test:
 	$(BIN)python -m pytest
 
-# Every test, including those against third-party servers, in about seventeen minutes on two processors.
+# Every test, including those against third-party servers, in about fourteen minutes on two processors.
 test-all: | .peers/node_modules
 	TREADLE_TEST_PEERS=required $(BIN)python -m pytest --all
 
