@@ -15,6 +15,7 @@ runs over several.
     window.py      the part of a session that its next run sees
     sessions.py    `Sessions`: the contract of conversations
     session_store.py  `SessionStore`: conversations in memory
+    conversation.py   one of them, compressed
     session_names.py  ids and titles of sessions
     repetition.py  detection of a run that repeats itself
     run_messages.py  messages that a run derives from its entries
