@@ -75,7 +75,7 @@ class ShardedJournal:
         try:
             for name, one in membership.accepted.items():
                 shards[name].open(one.seal, one.reading)
-        except AgentError:
+        except BaseException:
             for name, one in membership.accepted.items():
                 if (opened := shards[name].opened) is not None:
                     opened.close_now()
