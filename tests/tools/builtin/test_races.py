@@ -8,8 +8,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,33 +32,37 @@ from treadle.tools.tool import ToolFailed
 
 READS = 5_000
 FLIPPER = """
-import itertools, os, sys
-work, made, parent = sys.argv[1], itertools.count(), os.getppid()
+import itertools, os
+made, turns = itertools.count(), itertools.cycle((("link", "aside"), ("aside", "link")))
 
-def appear(name):
-    while os.getppid() == parent:
+def swap():
+    appears, goes = next(turns)
+    os.rename("sub", goes)
+    while True:
         try:
-            return os.rename(f"{work}/{name}", f"{work}/sub")
+            return os.rename(appears, "sub")
         except OSError:  # somebody has made the directory that was missing just now
-            os.rename(f"{work}/sub", f"{work}/made-{next(made)}")
-
-print("flipping", flush=True)
-while os.getppid() == parent:
-    os.rename(f"{work}/sub", f"{work}/aside")
-    appear("link")
-    os.rename(f"{work}/sub", f"{work}/link")
-    appear("aside")
+            os.rename("sub", f"made-{next(made)}")
 """
 LEAF_FLIPPER = """
-import os, sys
-work, parent = sys.argv[1], os.getppid()
+import itertools, os
+turns = itertools.cycle((True, False))
+
+def swap():
+    if next(turns):
+        os.symlink(os.path.abspath("../outside/f"), "sub/new")
+    else:
+        with open("sub/new", "w") as file:
+            file.write("mine\\n")
+    os.replace("sub/new", "sub/f")
+"""
+TURNS = """
+import sys
+os.chdir(sys.argv[1])
 print("flipping", flush=True)
-while os.getppid() == parent:
-    os.symlink(f"{work}/../outside/f", f"{work}/sub/new")
-    os.replace(f"{work}/sub/new", f"{work}/sub/f")
-    with open(f"{work}/sub/new", "w") as file:
-        file.write("mine\\n")
-    os.replace(f"{work}/sub/new", f"{work}/sub/f")
+while os.read(0, 65_536):
+    for _ in range(int(sys.argv[2])):
+        swap()
 """
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows opens by path")
@@ -76,14 +81,23 @@ def work(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def flipping(work: Path, program: str = FLIPPER) -> Iterator[None]:
+def flipping(work: Path, program: str = FLIPPER, *, swaps: int) -> Iterator[Callable[[], object]]:
+    """Another process that swaps while calls are made; the function says that one begins.
+
+    `swaps`: for the calls that have begun since the last ones, more than fit into a call. With an
+    odd number it rests as often at the link as at what was there before.
+    """
     with subprocess.Popen(
-        [sys.executable, "-I", "-c", program, str(work)], stdout=subprocess.PIPE
+        [sys.executable, "-I", "-c", program + TURNS, str(work), str(swaps)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
     ) as process:
         try:
+            assert process.stdin is not None
             assert process.stdout is not None
             assert process.stdout.readline() == b"flipping\n"
-            yield
+            yield partial(process.stdin.write, b"\n")
             assert process.poll() is None, "it flips until the end"
         finally:
             process.kill()
@@ -116,8 +130,9 @@ async def test_five_thousand_reads_show_nothing_of_another_place(
     make_context: MakeContext, work: Path, program: str
 ) -> None:
     seen, read = Seen(make_context, work, "sub/f"), Read()
-    with flipping(work, program):
+    with flipping(work, program, swaps=101) as begins:
         for _ in range(READS):
+            begins()
             await seen.call(read, path="sub/f")
     assert seen.results == {"     1\tmine"}
     assert seen.failures > 0, "some calls met the link"
@@ -128,9 +143,11 @@ async def test_a_directory_is_listed_where_it_was_judged(
     make_context: MakeContext, work: Path
 ) -> None:
     seen, ls, glob = Seen(make_context, work, "sub"), Ls(), Glob()
-    with flipping(work):
+    with flipping(work, swaps=101) as begins:
         for _ in range(300):
+            begins()
             await seen.call(ls, path="sub")
+            begins()
             await seen.call(glob, pattern="*", path="sub")
     assert seen.results <= {"f  5", "f (gone)", "sub/f", "No file matches '*' in 'sub'."}
     assert {"f  5", "sub/f"} <= seen.results
@@ -146,8 +163,9 @@ async def test_a_search_by_another_program_shows_nothing_of_another_place(
     make_context: MakeContext, work: Path, program: str, path: str
 ) -> None:
     seen, grep = Seen(make_context, work, path), Grep()
-    with flipping(work, program):
+    with flipping(work, program, swaps=2_001) as begins:
         for _ in range(100):
+            begins()
             await seen.call(grep, path=path, pattern="secret$|mine$")
     assert not any(":secret" in text or "hidden" in text for text in seen.results | seen.words)
 
@@ -160,9 +178,11 @@ async def test_what_is_written_appears_nowhere_else(make_context: MakeContext, w
         work.parent / "outside",
     )
     before = {path.name: path.read_text() for path in outside.iterdir()}
-    with flipping(work):
+    with flipping(work, swaps=301) as begins:
         for i in range(400):
+            begins()
             await seen.call(write, path="sub/new", content=f"{i}\n")
+            begins()
             await seen.call(edit, path="sub/new", edits=[{"old": f"{i}", "new": f"{i} edited"}])
     assert {path.name: path.read_text() for path in outside.iterdir()} == before
     assert not [path for path in work.rglob(".treadle-*")]
