@@ -37,6 +37,14 @@ _COUNTED: Final[Any] = _any_select(Change.run_id, Change.at, Change.before).wher
 )
 _COUNTED_SINCE: Final = _COUNTED.where(col(Change.at) >= bindparam("start"))
 _COUNTED_OF_RUN: Final = _COUNTED.where(col(Change.run_id) == bindparam("run"))
+_EXPIRED: Final[Any] = tuple(
+    (delete(table).where(col(table.user_id) == bindparam("mine"), at < bindparam("since")), period)
+    for table, at, period in (
+        (Task, col(Task.deleted_at), KEPT),
+        (Change, col(Change.at), KEPT),
+        (Confirmation, col(Confirmation.created_at), CONFIRMATIONS_KEPT),
+    )
+)
 _FIELDS: Final = ("title", "description", "completed", "priority", "due", "deleted_at")
 """Fields that a change may affect, in addition to `updated_at`."""
 
@@ -152,19 +160,9 @@ class ChangeLog:
 
     def purge(self) -> None:
         """Delete expired tasks and changes permanently."""
-        since = self._clock() - KEPT
-        self._session.exec(
-            delete(Task).where(col(Task.user_id) == self._user_id, col(Task.deleted_at) < since)
-        )
-        self._session.exec(
-            delete(Change).where(col(Change.user_id) == self._user_id, col(Change.at) < since)
-        )
-        settled = self._clock() - CONFIRMATIONS_KEPT
-        self._session.exec(
-            delete(Confirmation).where(
-                col(Confirmation.user_id) == self._user_id, col(Confirmation.created_at) < settled
-            )
-        )
+        at = self._clock()
+        for statement, period in _EXPIRED:
+            execute(self._session, statement, {"mine": self._user_id, "since": at - period})
 
 
 def kept(task: Task) -> dict[str, Any]:
