@@ -4,14 +4,17 @@ and no more.
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
+import struct
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from anyio.abc import ByteStream, SocketStream
 
@@ -440,6 +443,28 @@ async def test_a_client_that_goes_takes_its_connection_along() -> None:
         assert await ended(place)
 
 
+async def test_a_client_that_goes_while_it_is_refused_ends_only_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    transport: Any = asyncio.selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
+    write = transport.write
+    async with placed() as place:
+        with socket.create_connection(("127.0.0.1", place.port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+            def write_and_be_left(self: Any, data: bytes) -> None:
+                write(self, data)
+                client.close()
+
+            client.sendall(b"CONNECT evil.net:443 HTTP/1.1\r\n\r\n")
+            with monkeypatch.context() as patched:
+                patched.setattr(transport, "write", write_and_be_left)
+                while not place.refused:
+                    await anyio.lowlevel.checkpoint()
+        assert await ended(place)
+        assert "hello" in await place.get("example.org")
+
+
 # ---------------------------------------------------------------- limits
 
 
@@ -528,6 +553,26 @@ async def test_stopping_ends_every_connection() -> None:
 
 
 # ---------------------------------------------------------------- proxies of the user
+
+
+async def test_a_connection_that_comes_as_the_proxy_stops_is_closed_without_an_error() -> None:
+    loop = asyncio.get_running_loop()
+    errors: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, error: errors.append(error))
+    async with anyio.create_task_group() as tasks:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            tasks.start_soon(connections_module.accept, listening, asyncio.Protocol)
+            await anyio.wait_all_tasks_blocked()
+            with socket.create_connection(listening.getsockname()) as client:
+                # the next step of the loop cancels, and then finds the connection
+                loop.call_soon(tasks.cancel_scope.cancel)
+                await anyio.lowlevel.checkpoint()
+                await anyio.lowlevel.checkpoint()
+                listening.close()
+                client.settimeout(10)
+                with suppress(ConnectionResetError):
+                    assert client.recv(1) == b""
+    assert errors == []
 
 
 async def test_the_users_own_proxy_is_asked_for_a_tunnel_with_its_password() -> None:

@@ -78,13 +78,17 @@ def connections_max() -> int:
 async def accept(listening: socket.socket, make: Callable[[], asyncio.Protocol]) -> None:
     """Accept connections one at a time, until cancelled.
 
-    `asyncio.Server` accepts a whole backlog in one go, and logs each failure.
+    `asyncio.Server` accepts a whole backlog in one go, and logs each failure. `loop.sock_accept`
+    loses a connection that arrives in the moment of its cancellation, and logs an error.
     """
     loop = asyncio.get_running_loop()
     listening.setblocking(False)
     while True:
+        await anyio.wait_readable(listening)
         try:
-            accepted, _ = await loop.sock_accept(listening)
+            accepted, _ = listening.accept()
+        except BlockingIOError:
+            continue
         except OSError:
             await anyio.sleep(AGAIN_S)
             continue

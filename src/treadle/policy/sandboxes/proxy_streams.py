@@ -200,7 +200,11 @@ class ProxyClient(_End):
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         )
         self.transport.write(head.encode("ascii") + body)
-        self.transport.write_eof()
+        try:
+            self.transport.write_eof()
+        except OSError:  # the client reset the connection since
+            self.transport.abort()
+            return
         self.transport.resume_reading()
 
 
