@@ -82,7 +82,7 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=200,
     )
     assert told.returncode == 0, told.stderr
     assert "treadle.service" not in told.stderr

@@ -55,7 +55,7 @@ def run(
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=50,
+        timeout=200,
         check=False,
     )
 
@@ -100,7 +100,7 @@ def bank(home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=50,
+        timeout=200,
         check=False,
     )
 

@@ -264,7 +264,7 @@ def test_ctrl_c_ends_a_run_with_130_and_says_what_goes_on(cli: Cli) -> None:
         assert run.stdout is not None
         run.stdout.readline()
         run.send_signal(signal.SIGINT)
-        _, err = run.communicate(timeout=50)
+        _, err = run.communicate(timeout=200)
     assert run.returncode == 130
     assert b"continues it" in err
     assert b"Traceback" not in err

@@ -70,7 +70,7 @@ def loaded_after(code: str) -> set[str]:
         [sys.executable, "-I", "-c", program],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -30,7 +30,7 @@ def test_a_run_ends_with_its_own_answer_whatever_a_server_does(cli: Cli, seed: i
     model = cli.script(
         {"tool_calls": [call]}, {"tool_calls": [call, call]}, {"text": "done all the same"}
     )
-    done = cli("run", "hello", "--model", model, "--timeout", "40")
+    done = cli("run", "hello", "--model", model, "--timeout", "180")
     assert (done.code, done.out) == (0, "done all the same\n"), done
     assert leaks(done.err) == ""
     assert leaks(cli("tools", "list").out) == ""

@@ -444,7 +444,7 @@ async def test_logs_at_debug_level_hold_none(cli: Watched) -> None:
             cwd=cli.workspace,
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=200,
         )
         done = await to_thread.run_sync(run)
     assert done.returncode == 0, done.stderr

@@ -29,7 +29,7 @@ def shell(cli: Cli, command: str, *, cwd: Path | None = None) -> Answer:
         stdin=subprocess.DEVNULL,
         cwd=cwd or cli.workspace,
         env=environment,
-        timeout=50,
+        timeout=200,
     )
     answer = Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
     assert "Traceback" not in answer.err
@@ -230,7 +230,7 @@ def test_the_end_of_a_terminal_ends_a_run_with_all_that_it_started(
             assert alive.readline() == "up\n"
             process.send_signal(number)
             assert alive.read() == ""  # which is when nobody holds the other end any more
-        out, _ = process.communicate(timeout=50)
+        out, _ = process.communicate(timeout=200)
     assert process.returncode == 130
     assert b'"outcome":"cancelled"' in out
 
@@ -281,7 +281,7 @@ def test_a_terminal_without_colour_gets_none(cli: Cli):
             stderr=slave,
             env=cli.environment(),
             cwd=cli.workspace,
-            timeout=50,
+            timeout=200,
             check=False,
         )
     shown = os.read(master, 65536)

@@ -326,7 +326,7 @@ def test_help_brings_no_sdk(cli: Cli):
         capture_output=True,
         text=True,
         env={**cli.environment(), "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=50,
+        timeout=200,
     )
     assert done.stdout.splitlines()[-1] == "[]", done
 

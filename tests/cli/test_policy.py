@@ -37,7 +37,7 @@ def piped(cli: Cli, *arguments: str, data: bytes) -> tuple[int, list[dict[str, A
         stdout=subprocess.PIPE,
         cwd=cli.workspace,
         env=cli.environment(),
-        timeout=50,
+        timeout=200,
         check=False,
     )
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]

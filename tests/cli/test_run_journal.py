@@ -286,7 +286,7 @@ def test_a_stopped_run_is_closed_in_the_journal(cli: Cli, number: signal.Signals
             assert alive.readline() == "up\n"
             process.send_signal(number)
             assert alive.read() == ""
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=200)
     assert process.returncode == 130
     (kept,) = runs(cli)
     assert kept["outcome"] == "cancelled"

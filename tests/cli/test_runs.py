@@ -343,7 +343,7 @@ def test_a_reader_that_has_left_needs_no_word(cli: Cli, tmp_path: Path) -> None:
         text=True,
         cwd=cli.workspace,
         env=cli.environment(),
-        timeout=50,
+        timeout=200,
     )
     assert done.stderr == ""
 

@@ -216,7 +216,7 @@ def test_an_agent_from_code_is_resumed_there_and_its_runs_are_a_tree(cli: Cli) -
         check=True,
         cwd=cli.workspace,
         env=cli.environment(),
-        timeout=50,
+        timeout=200,
     )
     listed = {row["agent"]: row for row in rows(cli, "--journal", url)}
     assert listed["leaf"]["parent_run_id"] == listed["boss"]["run_id"]
@@ -315,7 +315,7 @@ def started(cli: Cli) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> Answer:
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=200)
     return Answer(process.returncode, out, err)
 
 

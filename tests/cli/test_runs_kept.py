@@ -252,7 +252,7 @@ def test_a_person_is_asked_on_a_terminal(cli: Cli, answer: str, left: int) -> No
         assert select.select([ours], [], [], 20)[0], said
         said += os.read(ours, 1000)
     os.write(ours, f"{answer}\n".encode())
-    assert process.wait(timeout=30) == (0 if answer == "y" else 1)
+    assert process.wait(timeout=200) == (0 if answer == "y" else 1)
     os.close(ours)
     assert len(rows(cli)) == left
 

@@ -73,7 +73,7 @@ def test_ctrl_c_ends_the_following_and_not_the_run(cli: Cli) -> None:
         assert following.stderr is not None
         assert any("• bash" in line for line in following.stderr)
         following.send_signal(signal.SIGINT)
-        _, err = following.communicate(timeout=20)
+        _, err = following.communicate(timeout=200)
         assert following.returncode == 130
         assert f"treadle runs follow {run_id} follows it again" in err
         (cli.workspace / "call.go").touch()
@@ -103,7 +103,7 @@ def test_a_run_that_waits_for_a_person_is_woken_with_the_answer(cli: Cli) -> Non
         assert any("call_1" in line and "waits" in line for line in following.stderr)
         woken = cli("runs", "wake", run_id, "--approve", "call_1")
         assert woken.code == 0, woken
-        out, _ = following.communicate(timeout=30)
+        out, _ = following.communicate(timeout=200)
         assert (following.returncode, out) == (0, "written\n")
     assert (cli.workspace / "a.txt").read_text() == "a"
     again = cli("runs", "wake", run_id)
@@ -314,7 +314,7 @@ def test_on_a_terminal_it_is_drawn_anew_until_q(cli: Cli, locale: dict[str, str]
     os.write(master, b"q")
     while b"\x1b[?1049l" not in seen:
         seen += os.read(master, 65_536)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=200) == 0
     os.close(master)
     assert b"runs ended per minute" in seen
 

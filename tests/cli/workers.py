@@ -31,7 +31,7 @@ class WorkerProcess:
 
     def ended(self) -> int:
         """Its exit code; what is left of its words is in `said`."""
-        _, rest = self.process.communicate(timeout=30)
+        _, rest = self.process.communicate(timeout=200)
         self.said += rest
         return self.process.returncode
 

@@ -147,7 +147,7 @@ class _Stage:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=60,
+            timeout=200,
         )
         return Ended(done.returncode, done.stdout)
 

@@ -30,7 +30,7 @@ async def test_a_process_that_is_interrupted_three_times_ends_and_leaves_its_run
         [sys.executable, "-m", "tests.crash.interrupted", url, str(witness), place],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert ended.returncode == -signal.SIGINT, ended.stderr

@@ -57,7 +57,7 @@ class Process:
         if self._child.poll() is None:
             self._child.send_signal(signal.SIGCONT)
             self._child.kill()
-        self._child.communicate(timeout=20)
+        self._child.communicate(timeout=200)
 
 
 class Driver:
@@ -129,5 +129,5 @@ def make_at_once(program: str, place: str, count: int) -> None:
         maker.stdin.write("go\n")
         maker.stdin.flush()
     for maker in makers:
-        _, said = maker.communicate(timeout=50)
+        _, said = maker.communicate(timeout=200)
         assert (maker.returncode, said) == (0, "")

@@ -68,7 +68,7 @@ async def test_no_text_of_a_user_is_stored_readably_even_if_processes_are_killed
         cwd=ROOT,
         env={**os.environ, KEY: ONE.hex()},
         capture_output=True,
-        timeout=50,
+        timeout=200,
         check=False,
     )
     assert child.returncode == -signal.SIGKILL, child.stderr

@@ -148,7 +148,7 @@ def test_outside_a_jail_nothing_is_run(tmp_path: Path) -> None:
         [sys.executable, inside.__file__, str(tmp_path), ""],
         input=b'{"line": "true"}\n',
         capture_output=True,
-        timeout=50,
+        timeout=200,
         check=False,
     )
     assert b"Escaped" in done.stderr
@@ -207,7 +207,7 @@ def test_outside_an_enclosure_nothing_is_run() -> None:
         [sys.executable, "-m", sandboxed.__name__],
         input=b"",
         capture_output=True,
-        timeout=50,
+        timeout=200,
         check=False,
         cwd=Path(__file__).parents[2],
     )

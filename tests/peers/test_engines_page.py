@@ -94,7 +94,7 @@ async def test_a_run_whose_process_is_killed_in_a_once_tool_ends_with_one_effect
     for last in (False, True):
         if engine == "celery":
             subprocess.run(
-                SEND, cwd=folder, env=environment(folder, engine), check=True, timeout=60
+                SEND, cwd=folder, env=environment(folder, engine), check=True, timeout=200
             )
         with running(folder, command, environment(folder, engine)):
             with anyio.fail_after(80):

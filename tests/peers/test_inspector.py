@@ -63,7 +63,7 @@ class Inspector:
             env=self._env,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=200,
         )
 
     def ask(self, *options: str) -> Any:

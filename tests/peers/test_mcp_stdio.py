@@ -60,7 +60,7 @@ def test_the_typescript_sdk_lists_calls_follows_and_is_asked(node: Path, tmp_pat
         *options,
     ]
     done = subprocess.run(
-        command, cwd=MODULES.parent, env=env, capture_output=True, text=True, timeout=50
+        command, cwd=MODULES.parent, env=env, capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done
     seen = json.loads(done.stdout)

@@ -33,7 +33,7 @@ def test_the_programs_of_the_page_run(temporal_server: TemporalServer, tmp_path:
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=200,
                 check=False,
             )
         finally:

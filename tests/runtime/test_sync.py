@@ -166,7 +166,7 @@ def test_ctrl_c_ends_a_run_as_cancelled(url: str) -> None:
     assert running.stdout is not None
     assert running.stdout.readline() == "waits\n"
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=30)
+    _, said = running.communicate(timeout=200)
     assert said.strip().endswith("KeyboardInterrupt")
     with treadle.open(url) as rt:
         assert rt.call(rt.runtime.journal.info, "run_slow").outcome == "cancelled"
@@ -183,7 +183,7 @@ def test_a_program_that_exits_without_closing_leaves_its_run_to_be_resumed(url: 
         """,
         url,
     )
-    out, said = running.communicate(timeout=30)
+    out, said = running.communicate(timeout=200)
     assert (running.returncode, said) == (0, ""), out
     with treadle.open(url) as rt:
         script = [asks(call("wait", "a")), says("Done.")]
@@ -214,7 +214,7 @@ def test_a_forked_process_is_told_to_open_its_own(url: str) -> None:
         """,
         url,
     )
-    out, errors = running.communicate(timeout=30)
+    out, errors = running.communicate(timeout=200)
     assert out.splitlines() == [
         "this runtime was opened before this process was forked: open it after the fork",
         "Hi.",

@@ -46,7 +46,7 @@ class Process:
         self.port = int(self.url.rpartition(":")[2] or 0) if self.url else 0
 
     def ended(self) -> tuple[int, str]:
-        _, err = self.process.communicate(timeout=20)
+        _, err = self.process.communicate(timeout=200)
         return self.process.returncode, err
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:

@@ -28,7 +28,7 @@ def git(folder: Path, *arguments: str) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.removesuffix("\n")

@@ -130,7 +130,7 @@ def test_a_signal_ends_it_with_what_there_is_and_it_can_go_on(cli: Work, number:
         while not batch.witness.exists():
             assert process.poll() is None
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=200)
     assert process.returncode == 130
     report = json.loads(out)
     assert report["stopped"]
@@ -170,7 +170,7 @@ def test_an_interrupted_gate_is_ended_and_run_again(cli: Work) -> None:
         while not (gates.exists() and gates.read_text()):  # the shell makes it, then writes
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=200)
     assert process.returncode == 130
     row = json.loads(out)["rows"][0]
     assert (row["outcome"], row["passed"], row["gates"]) == ("completed", False, [])
@@ -196,11 +196,11 @@ def killed_at(cli: Work, number: int, again: int) -> tuple[bool, Callable[[], No
     """Whether it came so far, and what checks how it goes on."""
     batch = Batch(cli)
     with batch.started(TREADLE_CRASH_AT=str(number)) as process:
-        process.communicate(timeout=50)
+        process.communicate(timeout=200)
     if again and cli.shelf.exists():
         first, batch.arguments = batch.arguments, ("work", "--resume", "last")
         with batch.started(TREADLE_CRASH_AT=str(again)) as resumed:
-            resumed.communicate(timeout=50)
+            resumed.communicate(timeout=200)
         batch.arguments = first
     return process.returncode == -signal.SIGKILL, lambda: batch.judge(batch.to_its_end())
 
@@ -263,7 +263,7 @@ def test_other_terms_count_from_the_resume_on(cli: Work) -> None:
     """The batch is killed before its first run; the model of its terms says nothing then."""
     batch = Batch(cli)
     with batch.started(TREADLE_CRASH_AT="2") as process:
-        process.communicate(timeout=50)
+        process.communicate(timeout=200)
     assert process.returncode == -signal.SIGKILL
     model = cli.script({"text": "By another one."})
     answer, rows = cli.resume(
@@ -286,7 +286,7 @@ def stopped_in_the_first(cli: Work) -> Batch:
         while not list((cli.home / ".local/share/treadle/worktrees").glob("*/work/mine.txt")):
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=200)
     Path(batch.model.removeprefix("script:")).write_text(
         json.dumps([bash("echo done > done.txt"), {"text": "Done."}] * 4)
     )

@@ -31,7 +31,7 @@ def on_a_terminal(cli: Work, *arguments: str) -> tuple[int, str]:
         while piece := os.read(ours, 65536):
             sent += piece
     os.close(ours)
-    return process.wait(timeout=30), sent.decode()
+    return process.wait(timeout=200), sent.decode()
 
 
 def screen(sent: str) -> list[str]:

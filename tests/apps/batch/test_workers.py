@@ -140,7 +140,7 @@ def test_a_signal_ends_the_runs_of_the_batch_and_it_can_go_on(cli: Work) -> None
         while not (cli.workspace / "begun").exists():
             pass
         batch.send_signal(signal.SIGINT)
-        out, err = batch.communicate(timeout=30)
+        out, err = batch.communicate(timeout=200)
         assert batch.returncode == 130, err
         assert json.loads(out)["rows"][0]["outcome"] == "cancelled"
         (cli.workspace / "go").touch()

@@ -46,7 +46,7 @@ def python(
         check=False,
         env=env,
         cwd=home,
-        timeout=50,
+        timeout=200,
     )
 
 

@@ -20,7 +20,7 @@ def test_parent_child_and_mcp_server_are_one_trace(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=50,
+        timeout=200,
     )
     assert (done.returncode, done.stderr) == (0, "")
     spans: list[dict[str, Any]] = [

@@ -400,6 +400,6 @@ def test_a_forked_child_writes_and_reads_nothing_through_its_parents_journal(
     subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKED, postgres_url],
         check=True,
-        timeout=50,
+        timeout=200,
         cwd=Path(__file__).parents[3],
     )

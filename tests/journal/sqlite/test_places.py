@@ -245,7 +245,7 @@ def test_a_journal_that_is_bound_into_a_container_alone_is_refused(tmp_path: Pat
         or subprocess.run([*command[:3], "true"], capture_output=True, check=False).returncode
     ):
         pytest.skip("nothing can be mounted here")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert "is itself a mount point" in done.stdout, done.stderr
 
 

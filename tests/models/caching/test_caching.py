@@ -346,7 +346,7 @@ async def spoken(*arguments: str, seed: str) -> list[list[str]]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=200,
     )
     child = await anyio.to_thread.run_sync(run)
     assert child.returncode == 0, child.stderr

@@ -349,7 +349,7 @@ def test_an_unprivileged_user_has_it_too() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=200,
     )
     assert "stdout='65534\\n'" in said.stdout, said
 

@@ -59,7 +59,7 @@ TABLES = {
 def noting(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library = tmp_path_factory.mktemp("getopt") / "noting.so"
     subprocess.run(
-        ["cc", "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True, timeout=60
+        ["cc", "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True, timeout=200
     )
     return library
 

@@ -335,7 +335,7 @@ def python(*arguments: str, cwd: Path, text: str | None = None) -> str:
         capture_output=True,
         text=True,
         input=text,
-        timeout=60,
+        timeout=200,
     )
     return done.stdout + done.stderr
 

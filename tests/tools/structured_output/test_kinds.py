@@ -229,7 +229,7 @@ def test_a_definition_loads_nothing_and_a_struct_never_pydantic(tmp_path: Path) 
         [sys.executable, tmp_path / "program.py"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=200,
         check=True,
     )
     at_once, _, used, partial, followed = done.stdout.splitlines()

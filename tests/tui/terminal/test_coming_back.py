@@ -201,7 +201,7 @@ def test_without_a_terminal_it_ends_with_2_and_points_to_run(place: Place) -> No
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=200,
     )
     assert done.returncode == 2
     assert "no terminal" in done.stderr

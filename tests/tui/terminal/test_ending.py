@@ -35,7 +35,7 @@ def last_run(place: Place) -> str:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     return done.stdout
 
@@ -147,7 +147,7 @@ def test_without_a_terminal_run_is_pointed_to(place: Place) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=200,
         )
         assert done.returncode == 2
         assert "treadle run" in done.stderr

@@ -93,7 +93,7 @@ def test_in_the_titles_of_conversations_and_in_what_was_said_long_ago(
         stderr=subprocess.PIPE,
     )
     provider.answers(f"answer {EVIL}")
-    run.communicate(timeout=30)
+    run.communicate(timeout=200)
     assert run.returncode == 0
     chat = place.chat("--resume")
     chat.sees("answer word")

@@ -17,7 +17,7 @@ ABSENT = "import sys; sys.modules['{}'] = None\n"
 
 def _said(program: str) -> str:
     return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=True
     ).stdout
 
 

@@ -45,6 +45,9 @@ CHROMIUM = (
     or shutil.which("chromium")
     or shutil.which("chromium-browser")
 )
+PATIENCE_MS = 60_000
+"""For what shall appear: a busy machine needs more than Playwright's five seconds."""
+expect.set_options(timeout=PATIENCE_MS)
 PASSWORD = "a loom has two treadles"
 _NAMES = count(1)
 _ANSWERS_OF_THE_SERVER = re.compile(
@@ -81,7 +84,7 @@ def served(folder: Path) -> Iterator[str]:
             yield first
         finally:
             server.terminate()
-            server.communicate(timeout=20)
+            server.communicate(timeout=200)
 
 
 @contextmanager
@@ -130,7 +133,7 @@ class Person:
         return self._at_the_service(self.context.new_page())
 
     def _at_the_service(self, page: Page) -> Page:
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", self._heard)
         page.on("pageerror", self._failed)
         page.on("request", self._asked)
