@@ -140,14 +140,14 @@ def _signals() -> Generator[None]:
 @contextmanager
 def _imports(folder: Path) -> Generator[None]:
     """Forget the modules in the folder, which the next command would import again."""
-    path, words = list(sys.path), sys.argv
+    path, words, known = list(sys.path), sys.argv, set(sys.modules)
     try:
         yield
     finally:
         sys.path[:], sys.argv = path, words
         within = f"{folder}{os.sep}"
-        for name, module in list(sys.modules.items()):
-            if (getattr(module, "__file__", None) or "").startswith(within):
+        for name in sys.modules.keys() - known:  # of thousands: asking each takes 10 ms
+            if (getattr(sys.modules[name], "__file__", None) or "").startswith(within):
                 del sys.modules[name]
         for place in [place for place in sys.path_importer_cache if place.startswith(within)]:
             del sys.path_importer_cache[place]
