@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from treadle._internal.write_ahead import use_write_ahead_log
 from treadle.errors import AgentError
 
 FORMS = "sqlite:///FILE, sqlite:// (in memory) or postgresql://NAME@HOST/DATABASE[?schema=NAME]"
@@ -132,10 +133,10 @@ def _make_file(path: Path) -> None:
 
 
 def _prepare(connection: Any, _record: object) -> None:
+    use_write_ahead_log(connection, wait_s=WAIT_S)
     for pragma in (
         "foreign_keys=ON",
         "synchronous=NORMAL",
-        "journal_mode=WAL",
         "secure_delete=ON",
         "temp_store=MEMORY",
         "trusted_schema=OFF",

@@ -17,6 +17,7 @@ from dbos import DBOS, DBOSClient, EnqueueOptions, WorkflowSerializationFormat, 
 from sqlalchemy import Engine as Database
 from sqlalchemy import create_engine, event, make_url
 
+from treadle._internal.write_ahead import use_write_ahead_log
 from treadle.errors import AgentError
 from treadle.journal.engine import QueueLimits
 from treadle.journal.queue import Ticket
@@ -38,9 +39,9 @@ CONNECT_S: Final = 10
 ALIVE: Final = ["ENQUEUED", "DELAYED", "PENDING"]
 ENDED: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 SQLITE_MIN: Final = (3, 42)
+SQLITE_WAIT_S: Final = 30
 SQLITE: Final = (
-    "busy_timeout = 30000",
-    "journal_mode = wal",
+    f"busy_timeout = {SQLITE_WAIT_S * 1000}",
     "synchronous = normal",
     "foreign_keys = on",
 )
@@ -266,6 +267,7 @@ def _is_of(name: str, run_id: str) -> bool:
 
 def _sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = "IMMEDIATE"  # as DBOS configures a database that it opens itself
+    use_write_ahead_log(connection, wait_s=SQLITE_WAIT_S)
     for pragma in SQLITE:
         connection.execute(f"pragma {pragma}")
 
