@@ -18,7 +18,9 @@ TMUX: Final = shutil.which("tmux") or ""
 DEADLINE_S: Final = 15.0
 """For what takes a moment: only a test that fails waits so long."""
 LOOKS_S: Final = 0.03
-"""Between two looks at the screen."""
+"""Between two looks at what the program has written, and at the screen where that is more."""
+UNWRITTEN_S: Final = 0.5
+"""Between two looks at the screen while the program writes nothing: a look takes 5 ms of CPU."""
 HISTORY_LINES: Final = 20_000
 
 _GONE: Final = "Pane is dead ("
@@ -57,7 +59,7 @@ class Terminal:
         )
         # a socket's path may have about 100 characters, and pytest's folders are deep
         self._folder = Path(tempfile.mkdtemp(prefix="treadle-"))
-        self._raw = self._folder / "raw"
+        self._raw, self._code = self._folder / "raw", self._folder / "code"
 
     def __enter__(self) -> Self:
         (self._folder / "conf").write_text(
@@ -204,14 +206,22 @@ class Terminal:
         there: Callable[[str], object] = (
             (lambda seen: what in seen) if isinstance(what, str) else what
         )
-        until = time.monotonic() + seconds
-        while not there(seen := look()):
+        until, seen, written, next_look = time.monotonic() + seconds, "", -1, 0.0
+        while True:
+            size = self._written_bytes()
+            if size != written or time.monotonic() >= next_look or self._code.exists():
+                seen, written, next_look = look(), size, time.monotonic() + UNWRITTEN_S
+            if there(seen):
+                return seen
             assert _GONE not in seen, (
                 f"the program has ended, and {what!r} will never stand there:\n{seen}"
             )
             assert time.monotonic() < until, f"{what!r} never stood there:\n{seen}"
             time.sleep(LOOKS_S)
-        return seen
+
+    def _written_bytes(self) -> int:
+        """What the program has written, once all of it stands on the screen."""
+        return self._raw.stat().st_size
 
     # ------------------------------------------------------------ the program
 
@@ -228,10 +238,10 @@ class Terminal:
         """Waits for the end of the program, and gives its exit code; of one that a signal ended,
         128 and the signal, as shells do.
         """
-        code = self._folder / "code"
         return int(
             self._waits(
-                lambda seen: seen.endswith("\n"), lambda: code.read_text() if code.exists() else ""
+                lambda seen: seen.endswith("\n"),
+                lambda: self._code.read_text() if self._code.exists() else "",
             )
         )
 
