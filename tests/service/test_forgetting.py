@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -189,16 +190,18 @@ async def test_what_another_replica_drives_is_cancelled_there(tmp_path: Path) ->
             ada.user_id,
         )
         conversation_id = (await ada.chat(f"hello {CANARY}"))["conversation_id"]
-        with anyio.fail_after(20):
+        with anyio.fail_after(100):
             async with ada.events(
                 "POST", "/chat", json={"message": "hang", "conversation_id": conversation_id}
             ) as events:
                 await anext(events)
                 await here.model.waits.wait()
                 async with elsewhere.http:
-                    assert (
-                        await elsewhere.ask("DELETE", f"/conversations/{conversation_id}")
-                    ).status_code == 204
+                    delete = partial(elsewhere.ask, "DELETE", f"/conversations/{conversation_id}")
+                    # 409: the other replica did not respond in time, on a busy machine
+                    while (answer := await delete()).status_code == 409:
+                        pass
+                    assert answer.status_code == 204
         assert not _is_named(there.service, conversation_id)
         while len(here.service.live):
             await anyio.sleep(0.01)
