@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 TOLERANCE = 1.02
+AGAIN = 6
 COUNTED = {
     "append-sqlite": 35,
     "run-memory": 529,
@@ -29,7 +30,9 @@ COUNTED = {
 def test_no_turn_delta_or_append_costs_more_calls_than_counted() -> None:
     calls = _counted()
     assert calls.keys() == COUNTED.keys()
-    if _too_many(calls):  # on a busy machine, data arrive in more pieces: the lower count holds
+    for _ in range(AGAIN):  # on a busy machine, a turn waits more often: the lowest count holds
+        if not _too_many(calls):
+            break
         again = _counted()
         calls = {name: min(count, again[name]) for name, count in calls.items()}
     more = _too_many(calls)
