@@ -12,6 +12,8 @@ Every `open_runtime()` of such a module, and every `new_journal()`, has a journa
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,11 +22,13 @@ from uuid import uuid4
 
 import pytest
 
+from tests.reused_connections import ReusedConnections
 from tests.service.database.postgres import PostgresServer, postgres_server
 from treadle.errors import AgentError
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal
 from treadle.journal.memory.journal import MemoryJournal
+from treadle.journal.sqlite import schema
 
 if TYPE_CHECKING:
     import psycopg
@@ -37,6 +41,7 @@ __all__ = [
     "open_again",
     "postgres_server",
     "postgres_template",
+    "reuse_connections",
     "sharded",
     "store",
 ]
@@ -44,9 +49,9 @@ __all__ = [
 STORES = ("memory", "sqlite", "postgres", "shards")
 OTHERS = (
     "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
-    " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    " AND pid <> pg_backend_pid() AND pid <> ALL(%s) AND backend_type = 'client backend'"
 )
-"""Those who are connected to a database."""
+"""Those who are connected to a database, without the connections that are kept for a test."""
 LOOKS_MAX = 5
 """How often a database is looked at, before one to which somebody stays connected is dropped."""
 OPEN_MOST = 8
@@ -56,6 +61,7 @@ _making: list[Callable[[], Journal]] = []
 _opened: list[Journal] = []
 _urls: dict[int, str] = {}
 """By the identity of a journal on disk."""
+_reused = ReusedConnections()
 _databases: dict[str, list[tuple[Emptied, str]]] = {}
 """PostgreSQL's, by the URL of the journal in them."""
 
@@ -86,6 +92,11 @@ def sharded(
     file.write_text("\n".join([*lines, f"draining: [{', '.join(draining)}]", ""]))
     file.chmod(0o600)
     return f"postgresql+shards:///{file}"
+
+
+def reuse_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let journals of this process use connections of earlier tests, until the test is over."""
+    monkeypatch.setattr("psycopg.connect", _reused.connect)
 
 
 async def emptied_journal() -> Journal:
@@ -142,15 +153,19 @@ class Emptied:
             self._lasting = [
                 name for name in tables if _rows(connection, f"SELECT 1 FROM {name} LIMIT 1")
             ]
-            self._emptying = ";".join(
-                (
-                    "SET session_replication_role = replica",
-                    *(f"DELETE FROM {name}" for name in tables if name not in self._lasting),
-                    *(
-                        f"ALTER SEQUENCE {name} RESTART"
-                        for name in _names(connection, "sequencename", "pg_sequences")
-                    ),
-                )
+            sequences = _rows(
+                connection,
+                "SELECT concat('treadle.', sequencename), start_value FROM pg_sequences"
+                " WHERE schemaname = 'treadle'",
+            )
+            # restarting a sequence would give it a new file, and search the server's buffers
+            self._emptying = "WITH {} SELECT {}".format(
+                ", ".join(
+                    f"t{number} AS (DELETE FROM {name})"
+                    for number, name in enumerate(tables)
+                    if name not in self._lasting
+                ),
+                ", ".join(f"setval('{name}', {start}, false)" for name, start in sequences),
             )
             self._made = self._looks(connection)
 
@@ -159,11 +174,15 @@ class Emptied:
         server has noticed the end of their connections.
         """
         for name in [*self._given_back]:
-            if not self._is_left(name):
+            self._given_back[name] -= 1
+            is_used = self._is_used(name)
+            if is_used and self._given_back[name] > 0:
                 continue
             del self._given_back[name]
-            if self._is_emptied(name):
+            if not is_used and self._is_emptied(name):
                 return name
+            if name in self._connections:
+                self._connections.pop(name).close()
             self._server.sql(f"DROP DATABASE {name} WITH (FORCE)")
         name = f"t{uuid4().hex}"
         self._server.sql(f"CREATE DATABASE {name} TEMPLATE {self.template}")
@@ -172,29 +191,29 @@ class Emptied:
     def give_back(self, name: str) -> None:
         self._given_back[name] = LOOKS_MAX
 
-    def _is_left(self, name: str) -> bool:
-        """Whether nobody else is connected to it, or somebody has been for too long."""
+    def _is_used(self, name: str) -> bool:
+        """Somebody else is connected to it."""
         import psycopg
 
-        self._given_back[name] -= 1
         try:
-            return not _rows(self._connection(name), OTHERS) or self._given_back[name] <= 0
+            others = self._connection(name).execute(OTHERS.encode(), (_reused.processes(),))
+            return others.fetchone() is not None
         except psycopg.OperationalError:  # a test has ended all connections
             self._connections.pop(name).close()
-            return False
+            return True
 
     def _is_emptied(self, name: str) -> bool:
-        """Empty it, unless a test has left a connection or other tables."""
+        """Empty it, unless a test has left other tables."""
         connection = self._connection(name)
-        if not _rows(connection, OTHERS) and self._looks(connection) == self._made:
-            connection.execute(self._emptying.encode())
-            return True
-        self._connections.pop(name).close()
-        return False
+        if self._looks(connection) != self._made:
+            return False
+        connection.execute(self._emptying.encode(), prepare=True)
+        return True
 
     def _connection(self, name: str) -> psycopg.Connection:
         if name not in self._connections:
             self._connections[name] = self._connected(name)
+            self._connections[name].execute("SET session_replication_role = replica")
         return self._connections[name]
 
     def close(self) -> None:
@@ -245,6 +264,7 @@ def _emptied_for(store: str, server: PostgresServer, config: pytest.Config) -> E
     if store not in _emptied:
         _emptied[store] = Emptied(server, shard=store == "shards")
         config.add_cleanup(_emptied[store].close)
+        config.add_cleanup(_reused.close)
     return _emptied[store]
 
 
@@ -271,18 +291,38 @@ def journal_urls(
         emptied.give_back(name)
 
 
+_files: list[Path] = []
+"""The one that others are copied from."""
+
+
+def _empty_file(folders: pytest.TempPathFactory, path: Path) -> str:
+    """The URL of an empty journal in SQLite. Making its tables costs six times as much as copying
+    them.
+    """
+    if not _files:
+        _files.append(folders.mktemp("empty") / "journal.db")
+        _files[0].touch()
+        connection = schema.connect(_files[0], busy_timeout_s=5)
+        schema.make_ready(connection, _files[0], busy_timeout_s=5)
+        connection.close()
+    shutil.copyfile(_files[0], path)
+    path.chmod(0o600)
+    return f"sqlite:///{path}"
+
+
 @pytest.fixture(params=STORES)
 async def store(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[str]:
     """The name of the store."""
-    folder = tmp_path_factory.mktemp("store")
-
     taken: list[tuple[Emptied, str]] = []
     emptied: Emptied | None = None
     if request.param in ("postgres", "shards"):
         server: PostgresServer = request.getfixturevalue("postgres_server")
         emptied = _emptied_for(request.param, server, request.config)
+        reuse_connections(monkeypatch)
 
     def database() -> str:
         assert emptied is not None
@@ -290,11 +330,12 @@ async def store(
         return server.url(taken[-1][1])
 
     def url() -> str:
-        if request.param == "sqlite":
-            return f"sqlite:///{folder}/{uuid4().hex}.db"
         if request.param == "postgres":
             return database()
-        return sharded(folder / f"{uuid4().hex}.yaml", {"a": database(), "b": database()})
+        folder = Path(tempfile.mkdtemp(dir=tmp_path_factory.getbasetemp()))
+        if request.param == "sqlite":
+            return _empty_file(tmp_path_factory, folder / "journal.db")
+        return sharded(folder / "shards.yaml", {"a": database(), "b": database()})
 
     def make() -> Journal:
         if request.param == "memory":

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.service.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
-from tests.stores import JournalUrls, journal_urls, sharded  # noqa: F401  a fixture
+from tests.stores import JournalUrls, journal_urls, reuse_connections, sharded  # noqa: F401  a fixture
 from treadle.apps.testing.contracts.kinds import JournalKind as Kind
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal
@@ -28,10 +28,11 @@ KINDS = {"memory": Kind(_memory, durable=False), "sqlite": Kind(_sqlite, durable
 
 
 @pytest.fixture(params=[*KINDS, "postgres", "shards"])
-def kind(request: pytest.FixtureRequest) -> Kind:
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kind:
     if request.param in KINDS:
         return KINDS[request.param]
     urls: JournalUrls = request.getfixturevalue("journal_urls")
+    reuse_connections(monkeypatch)
 
     async def postgres(folder: Path) -> Journal:
         return open_journal(urls(folder))

@@ -17,7 +17,7 @@ import pytest
 from tests.journal.processes import Process
 from tests.journal.runs import answers, entries_of, finished, keeps, refuses, resumed, started
 from tests.service.database.postgres import postgres_server as postgres_server
-from tests.stores import JournalUrls, sharded
+from tests.stores import JournalUrls, reuse_connections, sharded
 from treadle.errors import AgentError
 from treadle.journal import open_journal
 from treadle.journal.entries import SCHEMA, Entry
@@ -60,7 +60,11 @@ def shared_by(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> Sha
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "shards"])
-async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Journal]:
+async def journal(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Journal]:
+    if request.param in ("postgres", "shards"):
+        reuse_connections(monkeypatch)
     is_here = request.param == "memory"
     opened = open_journal("memory:" if is_here else shared_by(request.param, request, tmp_path).url)
     yield opened

@@ -18,7 +18,7 @@ import pytest
 from tests.doubles import agent, asks, call, gives, label, says
 from tests.journal.runs import finished, resumed, started
 from tests.service.database.postgres import postgres_server as postgres_server
-from tests.stores import JournalUrls
+from tests.stores import JournalUrls, reuse_connections
 from tests.stores import journal_urls as journal_urls
 from treadle import Agent, ToolContext, tool
 from treadle.config import Config
@@ -39,9 +39,10 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'journal.db'}"
+    reuse_connections(monkeypatch)
     urls: JournalUrls = request.getfixturevalue("journal_urls")
     return urls(tmp_path)
 
@@ -66,9 +67,12 @@ async def alone() -> AsyncIterator[Runtime]:
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
-async def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Runtime]:
+async def anywhere(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Runtime]:
     """Like `alone`, over each store."""
     if request.param == "postgres":
+        reuse_connections(monkeypatch)
         urls: JournalUrls = request.getfixturevalue("journal_urls")
         url = urls(tmp_path)
     else:

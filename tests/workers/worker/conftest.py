@@ -12,7 +12,7 @@ import pytest
 
 from tests.doubles import says
 from tests.service.database.postgres import postgres_server as postgres_server
-from tests.stores import JournalUrls
+from tests.stores import JournalUrls, reuse_connections
 from tests.stores import journal_urls as journal_urls
 from treadle import Agent, Runtime
 from treadle.journal.run_info import RunInfo
@@ -21,8 +21,9 @@ from treadle.workers.worker import Worker
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "postgres":
+        reuse_connections(monkeypatch)
         urls: JournalUrls = request.getfixturevalue("journal_urls")
         return urls(tmp_path)
     return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'journal.db'}"
