@@ -109,16 +109,15 @@ class PostgresServer:
         if self._given_up is not None and self.left_s <= 0:
             raise psycopg.OperationalError(self._given_up)
         most_s = min(math.inf if within_s is None else within_s, max(self.left_s, 2.0))
-        quick = (
-            {}
-            if most_s == math.inf
-            else {
-                "connect_timeout": max(round(most_s), 2),
-                "tcp_user_timeout": round(most_s * 1000),
-            }
-        )
+        place = self._conninfo
+        if most_s != math.inf:
+            place = conninfo.make_conninfo(
+                place,
+                connect_timeout=max(round(most_s), 2),
+                tcp_user_timeout=round(most_s * 1000),
+            )
         try:
-            db = psycopg.connect(conninfo.make_conninfo(self._conninfo, **quick), autocommit=True)
+            db = psycopg.connect(place, autocommit=True)
         except psycopg.OperationalError as e:
             if self.left_s <= 0:
                 self._given_up = str(e)
