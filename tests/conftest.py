@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
+import re
 import signal
 import sys
 from collections.abc import Generator
@@ -91,6 +93,20 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 def anyio_backend() -> str:
     """Asyncio is what we run on; trio is not supported."""
     return "asyncio"
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder. Pytest's own fixture looks for a free name among the folders of all tests
+    before, and renews a link to the newest.
+    """
+    name = re.sub(r"\W", "_", request.node.name)[:26]
+    folder = tmp_path_factory.getbasetemp() / f"{name}-{next(_numbers)}"
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 @pytest.fixture
