@@ -34,8 +34,10 @@ class ReusedConnections:
         """The one that was used last at the end."""
         self._pid = os.getpid()
 
-    def connect(self, conninfo: str, **options: Any) -> psycopg.Connection:
+    def connect(self, conninfo: str = "", **options: Any) -> psycopg.Connection:
         """Like `psycopg.connect`."""
+        import psycopg
+
         kind = _class()
         place = _NAMED.sub("", conninfo)
         while os.getpid() == self._pid and options == {"autocommit": True}:
@@ -52,7 +54,7 @@ class ReusedConnections:
             if named and made.info.parameter_status("application_name") != named[1].strip("'"):
                 made.execute(f"SET application_name = {named[1]}", prepare=False)
             return made
-        return kind.connect(conninfo, **options)
+        return psycopg.Connection.connect(conninfo, **options)
 
     def _taken(self, place: str) -> PGconn | None:
         with self._lock:

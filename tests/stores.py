@@ -223,7 +223,7 @@ class Emptied:
     def _connected(self, database: str) -> psycopg.Connection:
         import psycopg
 
-        return psycopg.connect(self._server.url(database), autocommit=True)
+        return psycopg.Connection.connect(self._server.url(database), autocommit=True)
 
     def _looks(self, connection: psycopg.Connection) -> list[tuple[object, ...]]:
         """The definitions (the system's own have smaller numbers), and the rows that each journal

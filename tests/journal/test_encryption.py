@@ -20,7 +20,7 @@ from tests.journal.runs import asks, entries_of, finished, gives, refuses, says,
 from tests.journal.sqlite.fixture import unpack
 from tests.service.database.postgres import postgres_server as postgres_server
 from tests.service.database.postgres import postgres_urls as postgres_urls
-from tests.stores import sharded
+from tests.stores import reuse_connections, sharded
 from treadle.apps.testing.contracts import journal_drivers, journal_removal, journal_sessions
 from treadle.errors import AgentError
 from treadle.journal import encrypt_journal, open_journal
@@ -33,9 +33,10 @@ ONE, TWO = bytes(range(32)), bytes(range(32, 64))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/journal.db"
+    reuse_connections(monkeypatch)
     urls: Callable[[object], str] = request.getfixturevalue("postgres_urls")
     return urls(tmp_path)
 

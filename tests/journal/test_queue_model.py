@@ -19,6 +19,7 @@ from tests.journal.runs import answers, finished, resumed, started
 from tests.profiles import BY_CHANCE
 from tests.service.database.postgres import postgres_server as postgres_server
 from tests.service.database.postgres import postgres_urls as postgres_urls
+from tests.stores import reuse_connections
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal, RunWriter
 from treadle.journal.queue import FRUITLESS_MOST, QueuePlace
@@ -248,11 +249,14 @@ Step = tuple[str, int, int, tuple[Any, ...]]
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
-async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Stage]:
     url = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path / 'journal.db'}"}.get(request.param)
     if url is None:
         urls: Callable[[object], str] = request.getfixturevalue("postgres_urls")
         url = urls(tmp_path)
+        reuse_connections(monkeypatch)
     opened = Stage(url, [open_journal(url) for _ in range(1 if request.param == "memory" else 2)])
     yield opened
     for journal in opened.journals:
