@@ -32,6 +32,8 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
+from tests.huge_pages import collapse
+
 ROOT = Path(__file__).parents[1]
 STARTS_WITHIN_S = 100
 ENDS_WITHIN_S = 10
@@ -517,6 +519,7 @@ def serve(sockets: Sequence[str], load: Callable[[], None], run: Callable[[], in
     load()
     gc.collect()
     gc.freeze()
+    collapse()
     connection, listening = (socket.socket(fileno=int(number)) for number in sockets)
     _serve(connection, listening)
     _end(run())

@@ -57,6 +57,7 @@ from tests.crash.shard_servers import ShardServers
 from tests.crash.stories import World
 from tests.crash.witness import BEAT_S
 from tests.fork_server import command
+from tests.huge_pages import collapse
 from tests.peers.temporal import TemporalServer
 
 LEAST_HARMS = 4
@@ -488,6 +489,7 @@ def _main(folder: Path) -> None:
                 import_module(module)
         gc.collect()
         gc.freeze()  # a child's collector would copy every page that it writes its marks on
+        collapse()
         Crew(folder, plan, server, proxies, temporal).work()
 
 

@@ -33,6 +33,7 @@ import msgspec
 
 from tests.crash.drive import Task, drive, finish, task_of, text_of
 from tests.crash.exhausted import payer
+from tests.huge_pages import collapse
 from treadle import Runtime
 from treadle.config import Config
 
@@ -323,4 +324,5 @@ if __name__ == "__main__":
     _warm()
     gc.collect()
     gc.freeze()  # a child's collector would copy every page that it writes its marks on
+    collapse()
     _serve()
