@@ -17,7 +17,7 @@ import anyio
 import apsw
 import msgspec
 
-from tests.crash.examine import examine
+from tests.crash.examine import examine, write_account
 from tests.crash.faults import fail
 from tests.crash.sabotage import Guard, sabotage
 from tests.crash.stories import STORIES, Story, World, agent_of, honest
@@ -132,12 +132,13 @@ async def _main(task: Task) -> bool:
             await _start(stage)
         else:
             is_over = not await _go_on(stage)
+            if is_over and task.do == "end":
+                # in the journal that is open: it has not been written to since it was opened
+                await write_account(runtime, world)
     finally:
         # what a disk of ours raises comes out of closing too, where SQLite can live with it
         with suppress(*[apsw.Error] if task.fault else []):
             await runtime.aclose()
-    if is_over and task.do == "end":
-        await _examine(task)
     return is_over
 
 

@@ -26,26 +26,30 @@ from treadle.messages.message import Message
 
 
 async def examine(url: str, witness: Path) -> None:
-    world = World(witness)
     async with Runtime(journal=open_journal(url)) as runtime:
-        journal = runtime.journal
-        records = {info.run_id: await journal.read(info.run_id) for info in await journal.runs()}
-        for run_id, own in records.items():
-            started = own[0].entry
-            assert isinstance(started, RunStarted), "a run begins with run.started"
-            name = NAME.fullmatch(started.input.text)
-            told = {
-                "id": run_id,
-                "run": run_id if name is None else name[1],
-                "requests": _requests(journal, records, run_id),
-            }
-            world.saw("replay", json.dumps({**told, **account(await runtime.replay(run_id))}))
-        for info in runtime.sessions.list():
-            messages = len(await runtime.messages(info.id))
-            world.saw(
-                "view",
-                json.dumps({"session": info.id, "count": info.message_count, "messages": messages}),
-            )
+        await write_account(runtime, World(witness))
+
+
+async def write_account(runtime: Runtime, world: World) -> None:
+    """Examine a journal that has been opened, and not written to since."""
+    journal = runtime.journal
+    records = {info.run_id: await journal.read(info.run_id) for info in await journal.runs()}
+    for run_id, own in records.items():
+        started = own[0].entry
+        assert isinstance(started, RunStarted), "a run begins with run.started"
+        name = NAME.fullmatch(started.input.text)
+        told = {
+            "id": run_id,
+            "run": run_id if name is None else name[1],
+            "requests": _requests(journal, records, run_id),
+        }
+        world.saw("replay", json.dumps({**told, **account(await runtime.replay(run_id))}))
+    for info in runtime.sessions.list():
+        messages = len(await runtime.messages(info.id))
+        world.saw(
+            "view",
+            json.dumps({"session": info.id, "count": info.message_count, "messages": messages}),
+        )
 
 
 def _requests(journal: Journal, records: Mapping[str, Sequence[Record]], run_id: str) -> list[str]:
