@@ -484,7 +484,9 @@ def _main(folder: Path) -> None:
         temporal = None
         if plan.engine == "temporal":
             temporal = stack.enter_context(TemporalServer(folder))
-        for module in ("anyio._backends._asyncio", "encodings.ascii", *OF_ENGINES[plan.engine]):
+        of_shards = ["treadle.journal.shards"] if plan.shards else []
+        loaded = "anyio._backends._asyncio", "encodings.ascii", *OF_ENGINES[plan.engine], *of_shards
+        for module in loaded:
             with suppress(ImportError):  # a worker that needs it says so
                 import_module(module)
         gc.collect()
