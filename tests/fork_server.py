@@ -151,7 +151,12 @@ _PRELOADED = (
         "yaml",
         "tests.known",
     ),
-    "tests.service.database.ready",  # what servers of the tests import, with pytest
+    *(
+        "encodings.idna",
+        "fastapi.telemetry._runtime",
+        "tests.service.chatting",  # what servers of the tests import, with pytest
+        "uvicorn.loops.asyncio",
+    ),
 )
 
 

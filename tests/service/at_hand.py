@@ -17,9 +17,8 @@ from fastapi import FastAPI
 from sqlmodel import update
 
 from tests.service.chatting import KEY, ObedientModel, config_of, passwords_for_tests
-from tests.service.database.ready import ready_url
+from tests.service.database.ready import ready_journal, ready_url
 from treadle.apps.assistant.application import task_application
-from treadle.journal import open_journal
 from treadle.runtime.runtime import Runtime
 from treadle.service.accounts import REPEAT_S
 from treadle.service.app import create_app
@@ -89,7 +88,7 @@ async def opened(
     config = msgspec.structs.replace(
         config, service=msgspec.structs.replace(config.service, **settings)
     )
-    runtime = Runtime(config=config, journal=open_journal(f"sqlite:///{folder}/journal.db"))
+    runtime = Runtime(config=config, journal=ready_journal(folder))
     with passwords_for_tests(costly=costly_passwords):
         service = Service(
             config,

@@ -25,11 +25,10 @@ import msgspec
 import uvicorn
 from sqlmodel import Session
 
-from tests.service.database.ready import ready_url
+from tests.service.database.ready import ready_journal, ready_url
 from treadle.agents.agent import Agent
 from treadle.apps.assistant.application import task_application
 from treadle.config import Config, Price, load
-from treadle.journal import open_journal
 from treadle.models.model import (
     ArgumentsDelta,
     Delta,
@@ -232,7 +231,7 @@ def service_in(
     **limits: Any,
 ) -> Service:
     config = config_of(**limits)
-    runtime = Runtime(config=config, journal=open_journal(f"sqlite:///{folder}/journal.db"))
+    runtime = Runtime(config=config, journal=ready_journal(folder))
     for agent in agents:
         runtime.agents.register(agent)
     database = Database.open(ready_url(folder / "service.db"))

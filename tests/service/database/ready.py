@@ -1,6 +1,6 @@
-"""Databases of the service with its tables and nothing in them, or furnished with rows of two people:
-to copy one takes a tenth of the time of making it. Entry points: `ready_url`, `ready_in_memory`,
-`ready_postgres_url`, `PLAIN`.
+"""Databases of the service with its tables and nothing in them, or furnished with rows of two people,
+and empty journals: to copy one takes a tenth of the time of making it. Entry points: `ready_url`,
+`ready_in_memory`, `ready_journal`, `ready_postgres_url`, `PLAIN`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ import pytest
 
 from tests.service.database.people import furnished
 from tests.service.database.postgres import PostgresServer
+from treadle.journal import open_journal
+from treadle.journal.journal import Journal
+from treadle.journal.sqlite.schema import connect, make_ready
 from treadle.service.database.database import Database
 from treadle.service.database.engines import connected
 from treadle.service.database.migrating import newest
@@ -31,16 +34,31 @@ PLAIN = "treadle_tests_plain"
 
 
 @cache
+def _folder() -> Path:
+    folder = tempfile.mkdtemp(prefix="treadle-ready-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+@cache
 def _file(*, with_people: bool = False) -> Path:
     if with_people:
-        path = _file().with_name("furnished.db")
+        path = _folder() / "furnished.db"
         shutil.copy(_file(), path)
         _furnish(f"sqlite:///{path}")
         return path
-    folder = tempfile.mkdtemp(prefix="treadle-ready-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = Path(folder) / "service.db"
+    path = _folder() / "service.db"
     _make(f"sqlite:///{path}")
+    return path
+
+
+@cache
+def _journal() -> Path:
+    path = _folder() / "journal.db"
+    path.touch(mode=0o600)
+    connection = connect(path, busy_timeout_s=0)
+    make_ready(connection, path, busy_timeout_s=0)
+    connection.close()
     return path
 
 
@@ -64,6 +82,14 @@ def ready_url(path: Path, *, with_people: bool = False) -> str:
     if not path.exists():
         shutil.copy(_file(with_people=with_people), path)
     return f"sqlite:///{path}"
+
+
+def ready_journal(folder: Path) -> Journal:
+    """The journal `journal.db` of the folder, empty unless it is there already."""
+    path = folder / "journal.db"
+    if not path.exists():
+        shutil.copy(_journal(), path)
+    return open_journal(f"sqlite:///{path}")
 
 
 def ready_in_memory(*, with_people: bool = False) -> Database:
