@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests import profiles  # noqa: F401  # before any test chooses settings
-from tests.forked_workers import ForkedWorkers
+from tests.forked_workers import ForkedWorkers, share
 from tests.order import Order
 from tests.selection import Selection
 
@@ -58,7 +58,9 @@ def pytest_configure(config: pytest.Config) -> None:
     given = getattr(config, "workerinput", None)
     if given is None:
         config.pluginmanager.register(ForkedWorkers(), "forked_workers")
-    elif config.option.all:
+        return
+    share(config)
+    if config.option.all:
         config.pluginmanager.register(Order(given["workercount"]), "order")
 
 

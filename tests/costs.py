@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.fork_server import forked_servers
+
 OUTSIDE = "(collection and the like)"
 TICKS = os.sysconf("SC_CLK_TCK")
 FILES = 20
@@ -26,7 +28,9 @@ _tests: Counter[str] = Counter()
 
 
 def _spent() -> float:
-    return sum(os.times()[:4]) + _spent_by_children(os.getpid())
+    return sum(
+        (sum(os.times()[:4]), _spent_by_children(os.getpid()), *map(_spent_by, forked_servers))
+    )
 
 
 def _spent_by_children(pid: int) -> float:
@@ -35,9 +39,15 @@ def _spent_by_children(pid: int) -> float:
     with suppress(OSError):  # the process has ended, or this is not Linux
         for thread in Path(f"/proc/{pid}/task").iterdir():
             for child in (thread / "children").read_text().split():
-                clocks = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[11:15]
-                seconds += sum(map(int, clocks)) / TICKS + _spent_by_children(int(child))
+                seconds += _spent_by(int(child))
     return seconds
+
+
+def _spent_by(pid: int) -> float:
+    with suppress(OSError):
+        clocks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
+        return sum(map(int, clocks)) / TICKS + _spent_by_children(pid)
+    return 0.0
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

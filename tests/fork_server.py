@@ -35,6 +35,8 @@ from uuid import uuid4
 from tests.huge_pages import collapse
 
 ROOT = Path(__file__).parents[1]
+BARE = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+"""What the interpreter of `fork_server` starts with."""
 STARTS_WITHIN_S = 100
 ENDS_WITHIN_S = 10
 FORWARDED = Path(__file__).with_name("forwarded.py")
@@ -168,6 +170,28 @@ def fits(environment: Mapping[str, str]) -> bool:
     return sys.platform == "linux" and not is_read_at_start
 
 
+shared = ""
+"""Address of a fork server from which that of this process of pytest is forked; empty where there is
+none.
+"""
+forked_servers: list[int] = []
+"""Process ids of fork servers that are no descendants of this process."""
+
+
+@dataclass
+class _Line:
+    """A process that a fork server has forked for a caller at its address. It ends with the line at
+    the latest.
+    """
+
+    line: socket.socket
+
+    def wait(self, timeout_s: float) -> None:
+        with self.line:
+            self.line.settimeout(timeout_s)
+            self.line.recv(100)
+
+
 @dataclass
 class Forked:
     """A child of the fork server. For one thread, as the server is."""
@@ -203,10 +227,12 @@ class ForkServer:
         arguments: Sequence[str] = (),
         *,
         python: str | Path = sys.executable,
+        forked_by: str = "",
     ) -> None:
         """`environment`: what the interpreter starts with. `module`: what it runs, with the numbers
         of two sockets and `arguments`; it calls `serve`. Those of this module are the names of
-        what it imports, where that is not what most commands need.
+        what it imports, where that is not what most commands need. `forked_by`: the address of a
+        fork server that forks this one, instead of a start.
         """
         self.address = f"treadle-tests-{uuid4().hex}"
         """Abstract name of a Unix socket, for `command`."""
@@ -216,12 +242,16 @@ class ForkServer:
                 listening.bind(f"\0{self.address}")
                 listening.listen(100)
             fds = [theirs.fileno(), listening.fileno()]
-            self._process = subprocess.Popen(
-                [python, "-m", module, *map(str, fds), *arguments],
-                pass_fds=fds,
-                env=environment,
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
+            self._process = (
+                _forked(forked_by, fds, environment)
+                if forked_by
+                else subprocess.Popen(
+                    [python, "-m", module, *map(str, fds), *arguments],
+                    pass_fds=fds,
+                    env=environment,
+                    cwd=ROOT,
+                    stdin=subprocess.DEVNULL,
+                )
             )
 
     def close(self) -> None:
@@ -308,10 +338,28 @@ class ForkServer:
         )
 
 
+def _forked(address: str, sockets: Sequence[int], environment: Mapping[str, str]) -> _Line:
+    """Have the fork server at the address fork another one, with these sockets."""
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(f"\0{address}")
+    request = {
+        "program": "tests.forked_fork_server",
+        "arguments": [],
+        "cwd": str(ROOT),
+        "environment": dict(environment),
+    }
+    data = json.dumps(request).encode()
+    socket.send_fds(line, [len(data).to_bytes(_LENGTH, "big")], [*sockets, 2])
+    line.sendall(data)
+    length = int.from_bytes(_exactly(line, _LENGTH), "big")
+    forked_servers.append(json.loads(_exactly(line, length))["pid"])
+    return _Line(line)
+
+
 @cache
 def fork_server() -> ForkServer:
     """Of this process of pytest; it ends with it."""
-    server = ForkServer({"PATH": os.environ["PATH"], "LANG": "C.UTF-8"})
+    server = ForkServer(BARE, forked_by=shared)
     atexit.register(server.close)
     # Its start takes seconds: only then, what it runs begins to have deadlines.
     server.run(["--version"], cwd=ROOT, environment={}, stdin=None, timeout_s=STARTS_WITHIN_S)
@@ -482,7 +530,7 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
     sys.argv = [request["program"], *request["arguments"]]
 
 
-def _command() -> int:
+def run_command() -> int:
     """Run the command. Return its exit code."""
     try:
         if sys.argv[0].endswith(".py"):
@@ -536,4 +584,4 @@ def _load() -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1:3], _load, _command)
+    serve(sys.argv[1:3], _load, run_command)

@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.fork_server import ForkServer, command_of, serve
+from tests import fork_server
+from tests.fork_server import BARE, ForkServer, command_of, serve
+
+SHARED = "treadle_fork_server"
 
 
 class ForkedWorkers:
@@ -23,6 +26,7 @@ class ForkedWorkers:
 
     def __init__(self) -> None:
         self._server: ForkServer | None = None
+        self._shared: ForkServer | None = None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Iterable[Any]) -> None:
@@ -36,12 +40,25 @@ class ForkedWorkers:
         self._server = ForkServer(
             os.environ, "tests.forked_workers", [str(params.dir), *map(str, params.args)]
         )
+        if config.option.all:  # of fewer tests, few need one
+            self._shared = ForkServer(BARE)
         for spec in local:
             spec.python = shlex.join(command_of(self._server, "worker"))
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        if self._shared is not None:
+            node.workerinput[SHARED] = self._shared.address
+
     def pytest_unconfigure(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        for server in (self._server, self._shared):
+            if server is not None:
+                server.close()
+
+
+def share(config: pytest.Config) -> None:
+    """In a worker: have its fork server forked from the one that all workers share."""
+    fork_server.shared = getattr(config, "workerinput", {}).get(SHARED, "")
 
 
 def _collect() -> None:
