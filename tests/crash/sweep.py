@@ -284,6 +284,8 @@ class Stage:
             for ended in (last, finished):
                 if ended.code and not ended.killed:
                     swept.wrong(place, "end", f"a process ended with {ended.code}: {ended.said}")
+        if not any(line.startswith("replay ") for line in self.witness.read_text().splitlines()):
+            swept.wrong(place, "replay", "the journal was not examined")
         journal = decrypted(self.journal, self._key) if self._key else self.url or self.journal
         verdict = check(journal, self.witness, bounds=self.bounds)
         if self._server is not None:
