@@ -255,8 +255,10 @@ class ForkServer:
             )
 
     def close(self) -> None:
+        """End the server, also while it is still loading. Its children go on."""
         self._socket.close()
-        self._process.wait(10)
+        self._process.kill()
+        self._process.wait()
 
     def start(
         self,

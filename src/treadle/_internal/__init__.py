@@ -16,6 +16,7 @@ temporary.py      private temporary folders
 stamps.py         detecting whether a file changed without reading it
 key_file.py       a secret key in a file that only its owner can read
 held_files.py     files that this process must not open twice
+write_ahead.py    write-ahead logging of SQLite files, also while another process begins it
 environment.py    the environment of child processes, without credentials
 addresses.py      public and private network addresses
 clock.py          time and randomness, replaceable in tests
