@@ -186,9 +186,11 @@ class _Line:
 
     line: socket.socket
 
-    def wait(self, timeout_s: float) -> None:
+    def kill(self) -> None:
+        self.line.shutdown(socket.SHUT_WR)
+
+    def wait(self) -> None:
         with self.line:
-            self.line.settimeout(timeout_s)
             self.line.recv(100)
 
 
