@@ -7,15 +7,19 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from tests.journal.postgres.conftest import Look
 from tests.journal.postgres.test_races import held, until_wait
-from tests.journal.runs import asks, at, fact, finished, gives, refuses, started
+from tests.journal.runs import asks, at, entries_of, fact, finished, gives, refuses, started
+from tests.service.database.postgres import PostgresServer as PostgresInMemory
 from treadle.journal.journal import Journal
 from treadle.journal.postgres import PostgresJournal, connections
 from treadle.journal.postgres.connections import PostgresServer, begin
@@ -51,6 +55,45 @@ async def test_what_is_handed_in_right_behind_something_that_is_held_up_does_not
             await until_wait(look, 1)
             with anyio.fail_after(10):
                 await appended.wait()
+
+
+async def test_where_no_further_connection_can_be_made_an_open_one_does_the_work(
+    journal: PostgresJournal,
+    postgres_server: PostgresInMemory,
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One thread is busy, so that another one is started, which cannot connect."""
+    writer = await journal.begin(started("run_1"))
+    name = conninfo_to_dict(postgres_url)["dbname"]
+    begun, refused, goes_on = threading.Event(), threading.Event(), threading.Event()
+    connect = psycopg.connect
+
+    def seen(*arguments: Any, **options: Any) -> Any:
+        try:
+            return connect(*arguments, **options)
+        finally:
+            refused.set()
+
+    def work(db: Cursor) -> None:
+        begun.set()
+        assert goes_on.wait(60)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(journal._writer.write, work)  # pyright: ignore[reportPrivateUsage]
+        await anyio.to_thread.run_sync(begun.wait)
+        postgres_server.sql(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        try:
+            monkeypatch.setattr("psycopg.connect", seen)
+            with anyio.fail_after(20):
+                async with anyio.create_task_group() as appending:
+                    appending.start_soon(writer.append, [fact("meanwhile")])
+                    await anyio.to_thread.run_sync(refused.wait)
+                    goes_on.set()
+        finally:
+            goes_on.set()
+            postgres_server.sql(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    assert len(await entries_of(journal, "run_1")) == 2
 
 
 async def test_who_falls_silent_in_a_transaction_holds_up_nobody_for_long(

@@ -97,7 +97,7 @@ class Suite:
             shlex.join(command("tests.peers.conformance.driver")),
             *wanted,
             "--timeout",
-            "60000",
+            "200000",
             "--output-dir",
             str(results),
         )

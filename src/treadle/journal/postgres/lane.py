@@ -79,6 +79,19 @@ class WriterLane:
         self.batch: deque[PendingAppend | PendingTransaction[Any]] = deque()
         """Work taken from the queue whose outcome was not delivered yet."""
 
+    @property
+    def is_connected(self) -> bool:
+        return self._db is not None
+
+    def connect(self) -> bool:
+        """Try once to connect. Returns False if that fails."""
+        try:
+            self._db = self._server.connect()
+        except psycopg.Error:
+            return False
+        self._connections.add(self._db)
+        return True
+
     def do(self) -> None:
         """Process everything in the batch. After an exception, another call continues with the
         rest.

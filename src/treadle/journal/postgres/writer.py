@@ -175,7 +175,7 @@ class PostgresWriter:
                 if error is not None:
                     self._go_on(lane, error)
                     error = None
-                if not self._take(lane.batch):
+                if not self._take(lane.batch) or self._is_given_back(lane):
                     break
                 lane.do()
                 settle_all(lane.batch)
@@ -210,6 +210,23 @@ class PostgresWriter:
                 self._fill(batch)
             if self._queue and self._idle:
                 self._turn.notify()
+            return True
+
+    def _is_given_back(self, lane: WriterLane) -> bool:
+        """Put the batch back for the other threads if they have connections and this one cannot
+        open any: the process may have no descriptors left, or the server no room. Returns True if
+        so; then this thread ends.
+        """
+        if lane.is_connected or not self._connections or lane.connect():
+            return False
+        with self._turn:
+            if self._closed or not self._connections:  # the others may have ended
+                return False
+            while lane.batch:
+                self._queue.appendleft(lane.batch[-1])
+                lane.batch.pop()
+            self._turn.notify()
+            self._threads.remove(threading.current_thread())
             return True
 
     def _fill(self, batch: deque[PendingAppend | PendingTransaction[Any]]) -> None:
