@@ -29,7 +29,7 @@ class Both:
     @workflow.run
     async def run(self, requests: list[TemporalRun]) -> list[RunReply]:
         async with asyncio.TaskGroup() as group:
-            runs = [group.create_task(run_agent(one, heartbeat=BRIEF)) for one in requests]
+            runs = [group.create_task(run_agent(one)) for one in requests]
         return [run.result() for run in runs]
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from tests.doubles import Gate, PlainTool, asks, call, says
@@ -25,9 +27,12 @@ from treadle.types import Outcome, new_id
 
 pytest.importorskip("temporalio", reason="needs Temporal: pip install 'treadle[temporal]'")
 
+from temporalio.activity import ActivityCancellationDetails
 from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.common import RawValue, WorkflowIDConflictPolicy
 from temporalio.converter import DataConverter
+from temporalio.exceptions import TemporalError
+from temporalio.testing import ActivityEnvironment
 
 from tests.peers.temporal_flows import Both, Quick
 from tests.peers.temporal_worker import QUEUE, paid, payer, worker
@@ -37,6 +42,7 @@ from treadle.workers.engines.temporal import (
     RunAnswer,
     RunReply,
     TemporalRun,
+    TreadlePlugin,
     answer_signal,
     priority_of,
 )
@@ -133,6 +139,46 @@ async def test_a_workflow_has_several_runs_at_once(
         replies = await end_of(handle)
     assert [reply.run_id for reply in replies] == [request.run_id for request in requests]
     assert sorted(paid(tmp_path)) == sorted(request.run_id for request in requests)
+
+
+@pytest.mark.parametrize(
+    ("details", "error"),
+    [
+        (ActivityCancellationDetails(timed_out=True), "Released"),
+        (ActivityCancellationDetails(cancel_requested=True), None),
+    ],
+    ids=["missed", "cancelled"],
+)
+@pytest.mark.parametrize("times", [1, 2])
+async def test_an_activity_that_is_cancelled_releases_its_run_and_says_so(
+    runtime: Runtime,
+    tmp_path: Path,
+    details: ActivityCancellationDetails,
+    error: str | None,
+    times: int,
+) -> None:
+    """As a worker does it, which cancels the task of the activity."""
+    (tmp_path / "hold").touch()
+    request, environment = asked_for(), ActivityEnvironment()
+    (run,) = (found for found in activities_of(runtime) if found.__name__ == "run")
+    driving = asyncio.ensure_future(  # noqa: TID251  as Temporal's worker does
+        environment.run(run, packed(request))
+    )
+    await until(lambda: paid(tmp_path))
+    environment.cancel(details)
+    if times > 1:
+        await anyio.lowlevel.checkpoint()
+        driving.cancel()
+    with pytest.raises(TemporalError) as raised:
+        await driving
+    assert getattr(raised.value, "type", None) == error
+    assert (await runtime.journal.info(request.run_id)).status == "stopped"
+
+
+def activities_of(runtime: Runtime) -> Sequence[Callable[..., Any]]:
+    found = TreadlePlugin(runtime).activities
+    assert isinstance(found, Sequence)
+    return found
 
 
 async def test_a_run_that_is_delivered_again_and_late_has_its_effect_once(

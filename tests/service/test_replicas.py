@@ -396,7 +396,7 @@ async def test_who_follows_a_run_that_comes_to_be_driven_here_is_told_all_of_it_
                 await anyio.sleep(0.01)
 
         monkeypatch.setattr(service.runtime, "follow", late)
-        with anyio.fail_after(30):
+        with anyio.fail_after(80):
             group.start_soon(begin)
             reader = await ada.follow(run_id)
             before = await events_so_far(service, ada.scope, row)

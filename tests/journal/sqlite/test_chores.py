@@ -158,16 +158,17 @@ async def test_what_must_not_happen_twice_and_what_came_after_it_keep_their_orde
 ) -> None:
     writer = await journal.begin(started())
     for n in range(100):
-        firsts: list[int] = []
+        firsts: dict[str, int] = {}
 
-        async def append(entry: Awaitable[int], into: list[int]) -> None:
-            into.append(await entry)
+        async def append(name: str, entry: Awaitable[int], into: dict[str, int]) -> None:
+            into[name] = await entry
 
         async with anyio.create_task_group() as group:
-            group.start_soon(append, writer.append([begun(f"c_{n}")]), firsts)  # waits for the disk
+            # waits for the disk
+            group.start_soon(append, "begun", writer.append([begun(f"c_{n}")]), firsts)
             # need not, and does all the same
-            group.start_soon(append, writer.append([fact("a")]), firsts)
-        assert firsts == [2 * n + 2, 2 * n + 3]
+            group.start_soon(append, "fact", writer.append([fact("a")]), firsts)
+        assert firsts == {"begun": 2 * n + 2, "fact": 2 * n + 3}
 
 
 async def test_what_is_done_outside_of_transactions_is_done_once_and_after_what_was_handed_in_with_it(

@@ -88,7 +88,7 @@ async def conversing(
 async def sent(
     session: Session[Any, Any], prompt: str = "Sort the parcels.", **options: Any
 ) -> RunResult[Any]:
-    with anyio.fail_after(20):
+    with anyio.fail_after(80):
         return await session.send(prompt, **options)
 
 

@@ -6,7 +6,9 @@ import gzip
 import http.server
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
@@ -31,7 +33,7 @@ class _Host(http.server.ThreadingHTTPServer):
 
     def __init__(self, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Answers)
-        self.sessions = 0
+        self.sessions = self.connections = 0
         self.is_gone = False
         self.session = ""
         self.cancelled = threading.Event()
@@ -47,6 +49,11 @@ class _Host(http.server.ThreadingHTTPServer):
 
 class _Answers(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+
+    @override
+    def setup(self) -> None:
+        cast("_Host", self.server).connections += 1
+        super().setup()
 
     def do_POST(self) -> None:
         host = cast("_Host", self.server)
@@ -220,6 +227,19 @@ async def test_a_call_that_hangs_is_cut_while_others_go_on(
     assert await to_thread.run_sync(host.cancelled.wait, 30)
     assert await call(tools, "other") == "well"
     let_go.set()
+
+
+async def test_no_call_is_sent_over_a_connection_that_a_server_may_be_closing(
+    servers: McpServers, host: _Host, call: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = await servers.tools([server(host)], warn=print)
+    before, made = time.monotonic, list[int]()
+    for later_s in (0, 2, 6):  # many close a connection that was idle for 5 seconds
+        clock = SimpleNamespace(monotonic=lambda later_s=later_s: before() + later_s)
+        monkeypatch.setattr("httpcore2._async.http11.time", clock)
+        assert await call(tools, "other") == "well"
+        made.append(host.connections)
+    assert made == [made[0], made[0], made[0] + 1]
 
 
 async def test_a_session_that_the_server_has_forgotten_is_begun_anew(

@@ -6,18 +6,24 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from tests.tools.mcp.conftest import HERE, Use, bad, ours
 from treadle.errors import AgentError
-from treadle.tools.builtin.processes import seen
+from treadle.tools.builtin.processes import is_alive, seen
 from treadle.tools.mcp import McpServer, McpServers
 from treadle.tools.mcp.listing import DEFERRED_MOST, TOOLS_MOST
+from treadle.tools.mcp.stdio import stdio
+from treadle.tools.mcp.traffic import Traffic
 from treadle.tools.mcp.upkeep import FIRST_S, LONGEST_S, MOST, Backoff
 from treadle.tools.tool import ToolFailed
 
@@ -45,6 +51,40 @@ async def test_what_a_server_writes_beside_its_answer_is_let_go(
     assert await call(tools, "do") == says
     assert peak_bytes() - before < GROWTH_MOST
     assert await call(tools, "other") == "other is well"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no sh")
+async def test_a_cancelled_start_leaves_no_process_of_the_server(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    server = bad("never", command=["/bin/sh", "-c", f"sleep 1000 & echo $! >{note}; wait"])
+
+    async def start() -> None:
+        async with stdio(server, os.environ, Traffic()):
+            await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(start)
+        while not _is_written(note):
+            await anyio.lowlevel.checkpoint()
+        group.cancel_scope.cancel()
+    pid = int(note.read_text())
+    try:
+        with anyio.fail_after(20):
+            while (found := seen(pid)) and is_alive(found):
+                await anyio.sleep(0.01)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _is_written(path: Path) -> bool:
+    """Hold up the event loop until the file is there, so that the start is cut in the middle."""
+    until = time.monotonic() + 0.5
+    while time.monotonic() < until:
+        if path.exists() and path.read_text():
+            return True
+        time.sleep(0.01)
+    return False
 
 
 async def test_notifications_of_no_form_are_dropped_and_log_nothing(
@@ -79,7 +119,7 @@ async def test_notifications_of_no_form_are_dropped_and_log_nothing(
 async def test_a_bad_answer_costs_its_call(
     servers: McpServers, call: Use, way: str, says: str, happened: bool | None
 ) -> None:
-    tools = await servers.tools([bad(way)], warn=print)
+    tools = await servers.tools([bad(way, timeout_s=100)], warn=print)
     with pytest.raises(ToolFailed) as failed:
         await call(tools, "do")
     assert says in failed.value.message

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 
+from tests.doubles import skip
 from tests.tools.mcp.conftest import Use, ours
 from treadle.messages.message import MediaPart, TextPart
 from treadle.tools.mcp import McpServer, McpServers, ServerQuestion
@@ -105,10 +107,17 @@ async def test_a_call_that_takes_too_long_is_stopped_and_harms_no_other(
     servers: McpServers, server: McpServer, call: Use, tmp_path: Path
 ) -> None:
     tools = await tools_of(servers, server)
-    server = msgspec.structs.replace(server, timeout_s=1.0)
+    server = msgspec.structs.replace(server, timeout_s=100)
     hasty, mark = await tools_of(servers, server), tmp_path / "mark"
-    with pytest.raises(ToolFailed, match="no answer within 1 s") as failed:
-        await call(hasty, "wait", mark=str(mark))
+
+    async def pass_time() -> None:
+        await there(tmp_path / "mark.begun")
+        skip(150)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(pass_time)
+        with pytest.raises(ToolFailed, match="no answer within 100 s") as failed:
+            await call(hasty, "wait", mark=str(mark))
     assert failed.value.happened is None
     await there(mark)
     assert await call(hasty, "add", a=2, b=2) == "4"
@@ -166,10 +175,11 @@ async def test_whoever_does_not_answer_declines(server: McpServer, call: Use) ->
 async def test_the_time_in_which_a_person_thinks_is_not_the_calls(
     server: McpServer, call: Use
 ) -> None:
-    server = msgspec.structs.replace(server, timeout_s=1.0)
+    server = msgspec.structs.replace(server, timeout_s=100)
 
     async def ask(_: ServerQuestion) -> Mapping[str, Any]:
-        await anyio.sleep(1.5)  # longer than a call may take: time itself is what is tried here
+        skip(150)
+        await anyio.lowlevel.checkpoint()
         return {"name": "Ada"}
 
     async with McpServers(ask=ask) as servers:

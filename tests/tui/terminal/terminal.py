@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Self
 
 TMUX: Final = shutil.which("tmux") or ""
-DEADLINE_S: Final = 15.0
+DEADLINE_S: Final = 60.0
 """For what takes a moment: only a test that fails waits so long."""
 LOOKS_S: Final = 0.03
 """Between two looks at what the program has written, and at the screen where that is more."""

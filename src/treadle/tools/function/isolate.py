@@ -100,9 +100,10 @@ async def _child(ctx: ToolContext[Any]) -> AsyncGenerator[_Child]:
     # writes, on sys.path
     command = [sys.executable or "", "-E", "-P", "-c", _START]
     try:
-        process = await anyio.open_process(
-            command, cwd=ctx.cwd, env=dict(ctx.environment), start_new_session=True
-        )
+        with anyio.CancelScope(shield=True):
+            process = await anyio.open_process(
+                command, cwd=ctx.cwd, env=dict(ctx.environment), start_new_session=True
+            )
     except OSError as e:
         raise ToolFailed(f"The tool's process could not be started: {e}", happened=False) from e
     child = _Child(process)

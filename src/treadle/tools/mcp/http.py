@@ -29,6 +29,10 @@ SIDE_S = 10.0
 """Timeout in seconds for a message without a response, because others wait behind it."""
 IDLE_S = 300.0
 """Timeout in seconds without receiving any byte of a response."""
+POOL = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=3.0)
+"""Many servers close a connection that was idle for 5 seconds. A request sent at that moment fails,
+and may have had an effect.
+"""
 AGAIN_LEAST_S, AGAIN_MOST_S = 0.5, 5.0
 """Minimum and maximum delay in seconds between two requests for a stream. The delay doubles each
 time.
@@ -48,7 +52,9 @@ async def http(server: McpServer) -> AsyncGenerator[Streams]:
     timeout = httpx2.Timeout(CONNECT_S, read=max(IDLE_S, server.timeout_s + SIDE_S), write=30.0)
     headers = {"accept-encoding": "identity", **revealed(server.fixed_headers)}
     try:
-        client = _Client(server.url, headers=headers, auth=server.auth, timeout=timeout)
+        client = _Client(
+            server.url, headers=headers, auth=server.auth, timeout=timeout, limits=POOL
+        )
     except (httpx2.HTTPError, ValueError, TypeError, httpx2.InvalidURL) as e:
         raise Unreachable(f"{server.place} cannot be asked: {type(e).__name__}") from e
     async with (

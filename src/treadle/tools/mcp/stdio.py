@@ -36,6 +36,8 @@ waits for the program.
 """
 GRACE_S = 1.0
 """Seconds between closing a server's stdin, which asks it to exit, and SIGTERM."""
+_EXIT_S = 1.0
+"""Seconds between the end of a server's stdout and a report without its exit code."""
 _LAST_S = 2.0
 _POLL_S = 0.01
 _PIECE = 65536
@@ -78,9 +80,11 @@ async def stdio(
 
 async def _started(server: McpServer, environment: Mapping[str, str]) -> Process:
     try:
-        return await anyio.open_process(
-            server.command, stderr=-1, cwd=server.cwd, env=environment, start_new_session=True
-        )
+        with anyio.CancelScope(shield=True):  # so that `_end` ends every started process
+            return await anyio.open_process(
+                server.command, stderr=-1, cwd=server.cwd, env=environment, start_new_session=True
+            )
+        raise AssertionError("a shielded scope without cancellation ends with a result or an error")
     except (OSError, ValueError) as e:
         where = (
             f" in {e.filename!r}"
@@ -139,8 +143,8 @@ class _Pipes:
                     "it keeps writing to stdout text that is not a message, like "
                     f"{self._nonsense_in_words!r}"
                 )
-        # its exit and its last output are reported separately
-        with anyio.move_on_after(_POLL_S * 10):
+        # its exit and its last output are reported separately, on a busy machine later
+        with anyio.move_on_after(_EXIT_S):
             while self._program.returncode is None:  # noqa: ASYNC110  as in _end
                 await anyio.sleep(_POLL_S)
         with anyio.move_on_after(_POLL_S * 10):  # a process that it started may hold stderr open

@@ -67,7 +67,7 @@ class Deliveries:
         self._go.set()
 
     async def come(self, count: int) -> list[str]:
-        with anyio.fail_after(30):
+        with anyio.fail_after(80):
             while len(self.got) < count:
                 await self._changed.wait()
         return [ticket.run_id for ticket in self.got]
@@ -76,7 +76,7 @@ class Deliveries:
 async def settled(engine: Engine, done: Iterable[Ticket]) -> None:
     """Wait until the engine has noted the end of these deliveries."""
     left = list(done)
-    with anyio.fail_after(30):
+    with anyio.fail_after(80):
         while len(await engine.forgotten(left)) < len(left):
             await anyio.sleep(0.01)
 
@@ -292,6 +292,6 @@ async def test_who_is_cancelled_leaves_no_thread_behind(engine: Engine) -> None:
             scope.cancel()
             await anyio.sleep_forever()
     before.add("AnyIO worker thread")
-    with anyio.fail_after(30):  # a journal that connects again has a timer meanwhile
+    with anyio.fail_after(80):  # a journal that connects again has a timer meanwhile
         while {thread.name for thread in threading.enumerate()} - before:
             await anyio.sleep(0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 from collections.abc import Awaitable, Callable
@@ -94,6 +95,8 @@ class _Activities:
         request = unpacked(packed_request, TemporalRun)
         found = list[RunReply | Exception]()
         scope, ended, cancelled = anyio.CancelScope(), anyio.Event(), False
+        task = asyncio.current_task()
+        assert task is not None, "activities are tasks"
 
         async def drive() -> None:
             try:
@@ -107,14 +110,15 @@ class _Activities:
         async with anyio.create_task_group() as group:
             group.start_soon(_beat)
             group.start_soon(drive)
-            try:
-                await ended.wait()
-            except anyio.get_cancelled_exc_class():
-                cancelled = True
-                with anyio.CancelScope(shield=True):
-                    if not self._runtime.let_go(request.run_id):
-                        scope.cancel()  # only prepares the run, or waits for another driver
+            while not ended.is_set():
+                try:
                     await ended.wait()
+                except asyncio.CancelledError:
+                    if not cancelled and not self._runtime.let_go(request.run_id):
+                        scope.cancel()  # only prepares the run, or waits for another driver
+                    cancelled = True
+                    # otherwise the group's own cancellation below would leave it as this one
+                    task.uncancel()
             group.cancel_scope.cancel()
         reply = found[0] if found else None
         if isinstance(reply, RunReply):
