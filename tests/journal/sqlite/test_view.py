@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import anyio
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.journal.runs import (
@@ -31,6 +32,7 @@ from tests.profiles import BY_CHANCE
 from treadle.journal.entries import Entry, Fork
 from treadle.journal.run_state import RunState
 from treadle.journal.sqlite import SqliteJournal
+from treadle.journal.sqlite.readers import KEPT_MAX
 from treadle.journal.tables import view
 from treadle.journal.window import window
 from treadle.messages.message import Message
@@ -266,12 +268,25 @@ def _fold(events: Sequence[Any]) -> list[Message]:
     return seen
 
 
+async def test_more_may_read_at_once_than_connections_are_kept(tmp_path: Path) -> None:
+    journal = SqliteJournal.open(tmp_path / "journal.db")
+    await journal.begin(started("run_1"))
+    readers = journal._readers  # pyright: ignore[reportPrivateUsage]
+    with ExitStack() as reading:
+        for _ in range(2 * KEPT_MAX):
+            # without asking whether there is another row
+            found = reading.enter_context(readers.snapshot()).execute("select id from runs")
+            assert found.fetchone() == ("run_1",)
+    await journal.aclose()
+
+
 @settings(
     max_examples=60,
     deadline=None,
     suppress_health_check=[*BY_CHANCE, HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(STEP, max_size=25))
+@example(["run", "fork"] * 6)  # a reading in a reading for each fork
 def test_any_session_is_what_its_runs_saw_one_after_the_other(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]
 ) -> None:

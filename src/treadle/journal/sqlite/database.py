@@ -111,9 +111,7 @@ class _Cursor(apsw.Cursor):
 
 
 def end_statements(cursor: Cursor) -> None:
-    """End the statements of which rows are left after an error, whose traceback refers to them: they
-    would keep the connection from being closed.
-    """
+    """End the statements of which rows are left: they would keep the connection from being closed."""
     mine = cast("_Cursor", cursor)
     for one in (mine, *mine.streams):
         one.close(True)

@@ -60,9 +60,8 @@ class SqliteReaders:
             with db:  # one transaction, which is a snapshot
                 try:
                     yield cursor
-                except BaseException:
-                    end_statements(cursor)
-                    raise
+                finally:
+                    end_statements(cursor)  # a connection cannot be closed before
         except apsw.Error as e:
             raise translated(e, self._path, "nothing was changed") from e
         finally:
