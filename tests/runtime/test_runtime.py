@@ -10,7 +10,7 @@ import logging
 import re
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ from treadle.agents.agent import Agent
 from treadle.config import Config, load
 from treadle.config.sections import Permissions
 from treadle.errors import AgentError, ErrorKind
+from treadle.journal.entries import Record
 from treadle.journal.memory.journal import MemoryJournal
 from treadle.loop.loop import Run
 from treadle.messages import events
@@ -574,3 +575,50 @@ async def test_a_file_that_no_model_could_read_is_refused_before_the_run(
     async with open_runtime() as rt:
         with pytest.raises(AgentError, match=re.escape(why)):
             await rt.run(agent(ScriptedModel([{"text": "ok"}])), [MediaPart(**fields)])
+
+
+async def test_a_run_that_is_cancelled_while_it_is_prepared_does_not_begin(tmp_path: Path) -> None:
+    """What has begun would have to end as cancelled, for whoever resumes it too."""
+    scope = anyio.CancelScope()
+
+    def instructions(_: object) -> str:
+        scope.cancel()
+        return "Be brief."
+
+    async with Runtime.open(f"sqlite:///{tmp_path / 'runs.db'}") as runtime:
+        with scope:
+            await runtime.run(agent(ScriptedModel([]), instructions=instructions), "go", run_id="r")
+        assert scope.cancelled_caught
+        assert await runtime.journal.runs() == []
+
+
+async def test_a_run_that_is_cancelled_while_it_is_taken_over_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scope = anyio.CancelScope()
+    async with Runtime.open(f"sqlite:///{tmp_path / 'runs.db'}") as runtime:
+
+        @tool(effect="pure")
+        async def work() -> str:
+            """Works until its run is released."""
+            runtime.let_go("r")
+            await anyio.sleep_forever()
+
+        model = ScriptedModel([asks(call("work")), says("done")])
+        with pytest.raises(AgentError, match="released"):
+            await runtime.run(agent(model, work), "go", run_id="r")
+        idle = tool(effect="pure", name="work")(lambda: "worked")
+        read = runtime.journal.read
+
+        async def cancelling(*which: Any, **more: Any) -> Sequence[Record]:
+            found = await read(*which, **more)
+            scope.cancel()
+            return found
+
+        with scope, monkeypatch.context() as patch:
+            patch.setattr(runtime.journal, "read", cancelling)
+            await runtime.resume("r", agent(model, idle))
+        assert scope.cancelled_caught
+        assert (await runtime.journal.info("r")).status == "stopped"
+        result = await runtime.resume("r", agent(model, idle))
+        assert result.outcome == "completed"

@@ -10,6 +10,7 @@ import logging
 from math import ceil
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.engine import Engine
@@ -44,9 +45,10 @@ async def taken_unchanged(journal: Journal, run_id: str, state: RunState) -> Run
                     "try again"
                 ),
             )
+        await checkpoint_if_cancelled()  # it would be driven, only to end as cancelled
     except BaseException:
         with anyio.CancelScope(shield=True):
-            await writer.release()
+            await writer.release(waiting=bool(state.approvals.asked))
         raise
     return writer
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from anyio.lowlevel import checkpoint_if_cancelled
 from msgspec import structs
 
 from treadle._internal.clock import Clock
@@ -129,6 +130,7 @@ class ContinuingRuns(Runs):
             if forked.is_dynamic:
                 now, given = await begun_agent(forked, deps, session_id, given)
             plan = await forked_plan(self._assembly, now, fork, prompt, session_id, given)
+            await checkpoint_if_cancelled()
             if session_id is not None:
                 origin = self._sessions.get(started.session_id or "")
                 title = f"{origin.title} (fork)" if origin else ""

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Self
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 from typing_extensions import Unpack
 
 from treadle._internal.clock import Clock
@@ -167,6 +168,7 @@ class Runs:
             if agent.is_dynamic:
                 found, given = await begun_agent(agent, deps, session_id, options)
             plan = await self._assembly.plan(found, prompt, session_id, given, caller=caller)
+            await checkpoint_if_cancelled()  # it would begin, only to end as cancelled
             return self.ready(claim, PlannedRun(found, plan, (agent,)), deps, hears)
 
     def check(self, options: Mapping[str, object], known: type[Any]) -> None:
