@@ -100,10 +100,9 @@ async def _child(ctx: ToolContext[Any]) -> AsyncGenerator[_Child]:
     # writes, on sys.path
     command = [sys.executable or "", "-E", "-P", "-c", _START]
     try:
-        with anyio.CancelScope(shield=True):
-            process = await anyio.open_process(
-                command, cwd=ctx.cwd, env=dict(ctx.environment), start_new_session=True
-            )
+        process = await anyio.open_process(
+            command, cwd=ctx.cwd, env=dict(ctx.environment), start_new_session=True
+        )
     except OSError as e:
         raise ToolFailed(f"The tool's process could not be started: {e}", happened=False) from e
     child = _Child(process)
