@@ -592,11 +592,12 @@ async def test_a_run_that_is_cancelled_while_it_is_prepared_does_not_begin(tmp_p
         assert await runtime.journal.runs() == []
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_run_that_is_cancelled_while_it_is_taken_over_can_be_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scope = anyio.CancelScope()
-    async with Runtime.open(f"sqlite:///{tmp_path / 'runs.db'}") as runtime:
+    async with open_runtime() as runtime:
 
         @tool(effect="pure")
         async def work() -> str:
