@@ -175,7 +175,7 @@ class PostgresWriter:
                 if error is not None:
                     self._go_on(lane, error)
                     error = None
-                if not self._take(lane.batch) or self._is_given_back(lane):
+                if not self._take(lane.batch) or self._handed_back(lane):
                     break
                 lane.do()
                 settle_all(lane.batch)
@@ -212,10 +212,9 @@ class PostgresWriter:
                 self._turn.notify()
             return True
 
-    def _is_given_back(self, lane: WriterLane) -> bool:
-        """Put the batch back for the other threads if they have connections and this one cannot
-        open any: the process may have no descriptors left, or the server no room. Returns True if
-        so; then this thread ends.
+    def _handed_back(self, lane: WriterLane) -> bool:
+        """Put the batch back if this thread cannot connect, but others are connected: the process
+        may have no descriptors left, or the server no room. Returns True if so, and the thread ends.
         """
         if lane.is_connected or not self._connections or lane.connect():
             return False

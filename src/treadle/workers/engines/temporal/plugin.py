@@ -112,7 +112,8 @@ class _Activities:
             group.start_soon(drive)
             while not ended.is_set():
                 try:
-                    await ended.wait()
+                    with anyio.CancelScope(shield=cancelled):  # the group may be cancelled too
+                        await ended.wait()
                 except asyncio.CancelledError:
                     if not cancelled and not self._runtime.let_go(request.run_id):
                         scope.cancel()  # only prepares the run, or waits for another driver
