@@ -13,14 +13,14 @@ TOLERANCE = 1.02
 AGAIN = 6
 COUNTED = {
     "append-sqlite": 35,
-    "run-memory": 540,
+    "run-memory": 529,
     "turn-memory": 469,
-    "run-memory-wire": 774,
+    "run-memory-wire": 764,
     "turn-memory-wire": 404,
     "delta-memory-wire": 7,
-    "run-sqlite": 697,
+    "run-sqlite": 687,
     "turn-sqlite": 567,
-    "run-sqlite-wire": 932,
+    "run-sqlite-wire": 922,
     "turn-sqlite-wire": 478,
     "delta-sqlite-wire": 7,
 }

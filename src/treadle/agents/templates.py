@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
@@ -89,7 +89,7 @@ def values_of(
 
     Raises AgentError(invalid) if an input is missing, unknown or of the wrong type.
     """
-    if not isinstance(cast("object", given), Mapping):
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  it may be anything
         raise AgentError(
             "invalid",
             (

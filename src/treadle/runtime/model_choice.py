@@ -78,13 +78,14 @@ class ModelChoice:
         else:
             _check_model(asked)
             _place(asked, asker.state)
+            name = asked.name
             chosen = ChosenModel(
                 asked,
-                asked.name,
-                (asked.name,),
-                self._priced((asked,), (asked.name,)),
-                _windows((asked,), (asked.name,)),
-                _compacting((asked,), (asked.name,)),
+                name,
+                (name,),
+                self._priced((asked,), (name,)),
+                _windows((asked,), (name,)),
+                _compacting((asked,), (name,)),
                 _outputs(asked),
             )
         if asker.batch is not None:

@@ -102,7 +102,7 @@ def output_settings(agent: Agent[Any, Any]) -> Settings:
 
 def given_schema(agent: Agent[Any, Any], settings: Settings) -> str | None:
     """Return a schema that another process could not derive from the request to the model."""
-    output = cast("object", agent.output)
+    output: object = agent.output
     return (
         encode_json(cast("object", output)).decode()
         if isinstance(output, Mapping) and settings.output_schema != output
@@ -162,14 +162,13 @@ def check_words(options: Mapping[str, Any]) -> None:
         )
 
 
-def labels_of(options: RunOptions) -> dict[str, Any]:
+def labels_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the user and the labels of a new run, as fields of its plan.
 
     Raises AgentError(invalid).
     """
-    given = cast("Mapping[str, Any]", options)
-    labels = {} if given.keys().isdisjoint(_LABELS) else _checked(given)
-    return {"user_id": given.get("user_id"), **labels}
+    labels = {} if options.keys().isdisjoint(_LABELS) else _checked(options)
+    return {"user_id": options.get("user_id"), **labels}
 
 
 def _checked(given: Mapping[str, object]) -> dict[str, object]:

@@ -105,9 +105,7 @@ def earlier_of(messages: Sequence[Message], session_id: str | None) -> Sequence[
                 "one of them out"
             ),
         )
-    if strange := [
-        one for one in cast("Sequence[object]", messages) if not isinstance(one, Message)
-    ]:
+    if strange := [one for one in messages if not isinstance(one, Message)]:  # pyright: ignore[reportUnnecessaryIsInstance]  it may be anything
         raise AgentError(
             "invalid",
             (
