@@ -10,7 +10,8 @@ import logging
 import re
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -592,11 +593,62 @@ async def test_a_run_that_is_cancelled_while_it_is_prepared_does_not_begin(tmp_p
         assert await runtime.journal.runs() == []
 
 
+async def test_a_fork_that_is_cancelled_while_it_is_prepared_does_not_begin(tmp_path: Path) -> None:
+    """Nor does its session, which the caller could not find, remain."""
+    scope = anyio.CancelScope()
+
+    class Hesitant(ScriptedModel):
+        def notes(self, _: Settings) -> tuple[str, ...]:
+            scope.cancel()
+            return ()
+
+    async with Runtime.open(f"sqlite:///{tmp_path / 'runs.db'}") as runtime:
+        await runtime.run(agent([says("done")]), "go", run_id="r", session="talk")
+        with scope:
+            await runtime.fork("r", turn=1, text="And?", agent=agent(Hesitant([])))
+        assert scope.cancelled_caught
+        assert [run.run_id for run in await runtime.journal.runs()] == ["r"]
+        assert [session.id for session in runtime.journal.sessions.list()] == ["talk"]
+
+
+@contextmanager
+def cancelled_as_it_reads(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """Cancel what happens inside once it has read entries of the journal."""
+    scope, read = anyio.CancelScope(), runtime.journal.read
+
+    async def cancelling(*which: Any, **more: Any) -> Sequence[Record]:
+        found = await read(*which, **more)
+        scope.cancel()
+        return found
+
+    with scope, monkeypatch.context() as patch:
+        patch.setattr(runtime.journal, "read", cancelling)
+        yield
+    assert scope.cancelled_caught
+
+
+@pytest.mark.usefixtures("store")
+async def test_a_waiting_run_whose_resumption_is_cancelled_keeps_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @tool(effect="once", needs_approval=True)
+    def send() -> str:
+        """Sends a message."""
+        return "sent"
+
+    asking = agent(ScriptedModel([asks(call("send", "c1")), says("done")]), send)
+    async with open_runtime() as runtime:
+        assert (await runtime.run(asking, "go", run_id="r", on_ask="wait")).waiting
+        with cancelled_as_it_reads(runtime, monkeypatch):
+            await runtime.resume("r", asking, approve="c1")
+        assert (await runtime.journal.info("r")).status == "waiting"
+        assert (await runtime.resume("r", asking, approve="c1")).outcome == "completed"
+
+
 @pytest.mark.usefixtures("store")
 async def test_a_run_that_is_cancelled_while_it_is_taken_over_can_be_resumed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scope = anyio.CancelScope()
     async with open_runtime() as runtime:
 
         @tool(effect="pure")
@@ -609,17 +661,8 @@ async def test_a_run_that_is_cancelled_while_it_is_taken_over_can_be_resumed(
         with pytest.raises(AgentError, match="released"):
             await runtime.run(agent(model, work), "go", run_id="r")
         idle = tool(effect="pure", name="work")(lambda: "worked")
-        read = runtime.journal.read
-
-        async def cancelling(*which: Any, **more: Any) -> Sequence[Record]:
-            found = await read(*which, **more)
-            scope.cancel()
-            return found
-
-        with scope, monkeypatch.context() as patch:
-            patch.setattr(runtime.journal, "read", cancelling)
+        with cancelled_as_it_reads(runtime, monkeypatch):
             await runtime.resume("r", agent(model, idle))
-        assert scope.cancelled_caught
         assert (await runtime.journal.info("r")).status == "stopped"
         result = await runtime.resume("r", agent(model, idle))
         assert result.outcome == "completed"

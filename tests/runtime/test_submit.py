@@ -417,21 +417,33 @@ async def test_what_nobody_answered_goes_on_waiting(here: Runtime, there: Runtim
     assert (await there.resume(run_id, agent([ASKS, says("Done.")], asking(done)))).text == "Done."
 
 
+@pytest.mark.parametrize("drives", [False, True])
+@pytest.mark.parametrize("answered", [["call_1", "call_2"], ["call_1"]])
 async def test_of_two_people_who_answer_at_once_the_second_leaves_the_run_as_it_is(
-    here: Runtime, there: Runtime, monkeypatch: pytest.MonkeyPatch
+    here: Runtime,
+    there: Runtime,
+    monkeypatch: pytest.MonkeyPatch,
+    answered: list[str],
+    *,
+    drives: bool,
 ) -> None:
-    """It does not wait any more: else nobody could answer, and no worker would take it."""
+    """If it does not wait any more: else nobody could answer, and no worker would take it."""
     run_id = await waiting(here, there, done := Done())
-    take_over = here.journal.take_over
+    take_over, denied = here.journal.take_over, {"call_1": "no", "call_2": "no"}
 
     async def after_the_other(run_id: str, *, force: bool = False) -> RunWriter:
-        await there.wake(run_id, approve=["call_1", "call_2"])
+        await there.wake(run_id, approve=answered, at=now() + timedelta(hours=1))
         return await take_over(run_id, force=force)
 
-    monkeypatch.setattr(here.journal, "take_over", after_the_other)
-    with refused("has just been advanced", "busy"):
-        await here.wake(run_id, deny={"call_1": "no", "call_2": "no"})
-    assert (await here.journal.info(run_id)).status == "queued"
+    with monkeypatch.context() as patch, refused("has just been advanced", "busy"):
+        patch.setattr(here.journal, "take_over", after_the_other)
+        if drives:
+            await here.resume(run_id, agent([], asking(done)), deny=denied)
+        else:
+            await here.wake(run_id, deny=denied)
+    is_waiting = len(answered) == 1
+    assert (await here.journal.info(run_id)).status == ("waiting" if is_waiting else "queued")
+    await here.wake(run_id, approve=["call_2"] if is_waiting else [])
     assert [ticket.run_id for ticket in await tickets(there)] == [run_id]
     result = await there.resume(run_id, agent([ASKS, says("Done.")], asking(done)))
     assert (result.text, len(done.calls)) == ("Done.", 2)

@@ -34,10 +34,14 @@ LOOK_S = 0.2
 
 
 async def taken_unchanged(journal: Journal, run_id: str, state: RunState) -> RunWriter:
-    """Take over a run that was read as `state`. Raises AgentError(busy) if it has changed since."""
+    """Take over a run that was read as `state`. Raises AgentError(busy) if it has changed since;
+    then, and if it is cancelled, the run is released as it was found.
+    """
     writer = await journal.take_over(run_id)
     try:
         if await journal.read(run_id, after=state.seq):
+            # another user may have answered, so that it no longer waits
+            state = await journal.load(run_id)
             raise AgentError(
                 "busy",
                 (

@@ -29,6 +29,7 @@ from treadle.loop.recovery import answered
 from treadle.messages.message import Prompt
 from treadle.runtime.assembly import Assembly
 from treadle.runtime.children import divided, open_below
+from treadle.runtime.closing_runs import taken_unchanged
 from treadle.runtime.continuing import ContinuingRuns
 from treadle.runtime.options import answers_of
 from treadle.runtime.session import RunOptions, WakeOptions, check_options
@@ -155,18 +156,9 @@ async def _keep(
     """
     assert state.started is not None, "a run begins with run.started"
     run_id = state.started.run_id
-    writer, waits = await journal.take_over(run_id), bool(state.approvals.asked)
+    writer = await taken_unchanged(journal, run_id, state)
+    waits = bool(state.approvals.asked)
     try:
-        if await journal.read(run_id, after=state.seq):
-            # another user may have answered, so that it no longer waits
-            waits = bool((await journal.load(run_id)).approvals.asked)
-            raise AgentError(
-                "busy",
-                (
-                    f"run {run_id} has just been advanced by another process: look at it, then "
-                    "try again"
-                ),
-            )
         state.apply(last := taken_over(state, writer))
         await writer.append([last, *answered(state, answers)], put_back=place)
         waits = bool(state.approvals.asked.keys() - answers.calls)
