@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,9 @@ import anyio
 import pytest
 
 from tests.policy.sandboxes.conftest import BWRAP, Weakened, needs_bubblewrap, needs_root
-from treadle.policy.sandboxes import bubblewrap, cage
+from treadle.policy.sandboxes import bubblewrap, cage, system_escapes
 from treadle.policy.sandboxes.control_files import ControlFiles
-from treadle.policy.sandboxes.escape_attempt import EscapeAttempt
+from treadle.policy.sandboxes.escape_attempt import EscapeAttempt, EscapeGround
 from treadle.policy.sandboxes.escapes import ATTEMPTS, try_escape
 from treadle.policy.sandboxes.limits import Group
 from treadle.policy.sandboxes.mounts import MountView
@@ -167,6 +168,29 @@ def test_the_pins_are_what_keeps_a_folder_of_control_files_where_it_is(
 
     monkeypatch.setattr(bubblewrap, "guarding", unpinned)
     assert not held(sandbox, BY_NAME["move .git away and make another"], base)
+
+
+@pytest.mark.parametrize(("beats", "goes_on"), [(0, False), (2, False), (99, True)])
+def test_a_process_has_gone_on_only_if_it_goes_on_for_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beats: int, *, goes_on: bool
+) -> None:
+    """After the first process, the kernel ends the others of its sandbox in its own time."""
+    (tmp_path / "work").mkdir()
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) <= beats:
+            with (tmp_path / "work/beat").open("a") as beat:
+                beat.write(".\n")
+
+    monkeypatch.setattr(system_escapes.time, "sleep", sleep)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        subprocess.Popen(["true"]) as neighbour,
+    ):
+        ground = EscapeGround(tmp_path, tcp, tcp, tmp_path, neighbour, [])
+        assert BY_NAME["outlive a timeout as an orphan"].traces(ground) is goes_on
 
 
 @needs_root

@@ -117,10 +117,20 @@ def _neighbour_died(ground: EscapeGround) -> bool:
 
 
 def _goes_on(ground: EscapeGround) -> bool:
+    """Return True if the beat goes on for a second. The kernel may need a moment to end the
+    processes of a sandbox after the first of them.
+    """
     beat = ground.place / "work/beat"
-    before = beat.stat().st_size if beat.exists() else 0
-    time.sleep(0.25)
-    return beat.exists() and beat.stat().st_size != before
+
+    def size() -> int:
+        return beat.stat().st_size if beat.exists() else 0
+
+    for _ in range(4):
+        before = size()
+        time.sleep(0.25)
+        if size() == before:
+            return False
+    return True
 
 
 def _received(ground: EscapeGround) -> bool:
