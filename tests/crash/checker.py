@@ -390,6 +390,7 @@ def _world(runs: Sequence[Run], seen: Witness) -> Iterator[Violation]:
                 "key", f"{mark} happened with the keys {sorted(given)}, and its starts have others"
             )
     yield from (Violation("no result without its effect", text) for text in _hollow(runs, seen))
+    yield from (Violation("no effect of what was not run", text) for text in _denied(runs, seen))
     yield from (Violation("nothing acknowledged is lost", text) for text in _lost(runs, seen))
 
 
@@ -419,6 +420,19 @@ def _hollow(runs: Sequence[Run], seen: Witness) -> Iterator[str]:
             ):
                 for mark in marks.get(entry.call, set()) - seen.did.keys():
                     yield f"{run.id}: call {entry.call} ended well, and {mark} never happened"
+
+
+def _denied(runs: Sequence[Run], seen: Witness) -> Iterator[str]:
+    """A once-call that may have had its effect is unknown, and not cancelled."""
+    for run in runs:
+        starts = {entry.call: entry.body for entry in run.of("tool.started")}
+        for entry in run.of("tool.finished"):
+            start = starts.get(entry.call, {})
+            if entry.body["status"] != "cancelled" or start.get("effect") != "once":
+                continue
+            for mark in MARK.findall(start["arguments_json"]):
+                if start["key"] in seen.did.get(mark, ()):
+                    yield f"{run.id}: call {entry.call} was cancelled, and {mark} happened"
 
 
 def _lost(runs: Sequence[Run], seen: Witness) -> Iterator[str]:

@@ -111,6 +111,9 @@ FORGERIES = {
     """update entries set body = cast(replace(cast(body as text), 'done: ', 'none: ') as blob) where type = 'tool.finished'""": {
         "nothing acknowledged is lost"
     },
+    """update entries set body = cast(replace(cast(body as text), '"status":"ok"', '"status":"cancelled"') as blob) where type = 'tool.finished'""": {
+        "no effect of what was not run"
+    },
     """update entries set body = cast(replace(cast(body as text), ':call', ':other') as blob) where type = 'tool.started'""": {
         "key"
     },
