@@ -423,12 +423,18 @@ def _hollow(runs: Sequence[Run], seen: Witness) -> Iterator[str]:
 
 
 def _denied(runs: Sequence[Run], seen: Witness) -> Iterator[str]:
-    """A once-call that may have had its effect is unknown, and not cancelled."""
+    """A once-call that may have had its effect is unknown, and not cancelled, unless a person said
+    that it had not happened.
+    """
     for run in runs:
         starts = {entry.call: entry.body for entry in run.of("tool.started")}
         for entry in run.of("tool.finished"):
             start = starts.get(entry.call, {})
-            if entry.body["status"] != "cancelled" or start.get("effect") != "once":
+            if (
+                entry.body["status"] != "cancelled"
+                or start.get("effect") != "once"
+                or start.get("attempt", 1) > 1
+            ):
                 continue
             for mark in MARK.findall(start["arguments_json"]):
                 if start["key"] in seen.did.get(mark, ()):

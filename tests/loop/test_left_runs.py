@@ -5,8 +5,6 @@ people have said.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Any
 
 import anyio
@@ -27,15 +25,13 @@ from tests.doubles import (
     text,
     wishes,
 )
-from tests.loop.test_recovery import Effects, resumed, told
+from tests.loop.test_recovery import resumed, told
 from tests.stores import postgres_server as postgres_server
 from tests.stores import postgres_template as postgres_template
 from tests.stores import store as store
 from treadle import ToolContext
 from treadle.agents.agent import Agent
 from treadle.errors import AgentError
-from treadle.journal.entries import Entry, ToolStarted
-from treadle.journal.journal import RunWriter
 from treadle.messages import events
 from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
@@ -263,41 +259,3 @@ async def test_a_run_that_is_being_closed_takes_no_words() -> None:
         with pytest.raises(AgentError, match="its model cannot read the text"):
             session.steer("only in euros")
         gate.opened.set()
-
-
-def after_a_start(rt: Runtime, patch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
-    """Do that once the start of a call is in the journal, before the call begins."""
-
-    class Writer:
-        def __init__(self, writer: RunWriter) -> None:
-            self._writer = writer
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._writer, name)
-
-        async def append(self, entries: Sequence[Entry], **more: Any) -> int:
-            first = await self._writer.append(entries, **more)
-            if any(isinstance(entry, ToolStarted) for entry in entries):
-                then()
-            return first
-
-    def wrapped(opens: Callable[..., Awaitable[RunWriter]]) -> Callable[..., Awaitable[Any]]:
-        async def opened(*what: Any, **more: Any) -> Writer:
-            return Writer(await opens(*what, **more))
-
-        return opened
-
-    patch.setattr(rt.journal, "begin", wrapped(rt.journal.begin))
-    patch.setattr(rt.journal, "take_over", wrapped(rt.journal.take_over))
-
-
-async def test_a_call_that_did_not_begin_again_before_its_run_was_cancelled_is_unknown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Nobody knows whether its first attempt took effect."""
-    gate, rt, paid = Gate("pay"), open_runtime(), Effects()
-    await left_while_a_hook_looks(rt, agent([*PAYS], gate.tool), gate, results=1)
-    with monkeypatch.context() as patch:
-        after_a_start(rt, patch, partial(rt.cancel, run_id="r1"))
-        result = await rt.resume("r1", agent([*PAYS], paid.tool("pay")), approve="c1")
-    assert (result.outcome, told(result)["c1"].unknown, paid.done) == ("cancelled", True, [])

@@ -25,13 +25,13 @@ FAILED_OVER = (
 
 def cut_result(call: ToolCall, why: str, state: RunState, *, called: bool) -> ToolFinished:
     """Return the result of an open call: `unknown` if it may have taken effect. `called`: the tool
-    was called, or may have been; earlier attempts count in any case.
+    was called, or may have been.
     """
     if (late := late_result(call, state)) is not None:
         return late
     started = state.current.starts.get(call.id)
     text, unknown = f"Not run: {why}.", False
-    if started is not None and (called or started.attempt > 1):
+    if started is not None and called:
         unknown = started.effect == "once"
         text = (
             f"{why} while this call was running. {NOT_KNOWN}"
