@@ -39,6 +39,7 @@ pytest.importorskip(
 import psycopg
 
 from tests.crash.proxy import Proxy, Way
+from tests.crash.resets import Resets
 from treadle.journal.postgres import PostgresJournal
 from treadle.journal.postgres.connections import PostgresServer
 
@@ -153,6 +154,28 @@ async def test_reads_of_sessions_are_done_again_whatever_message_is_torn(
             await anyio.to_thread.run_sync(read)
             torn = proxy.tear_none()
     assert number > 8
+    await journal.aclose()
+
+
+# a generator of psycopg that waits once more when it is abandoned, which it says and nobody minds
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <generator:pytest.PytestUnraisableExceptionWarning"
+)
+@pytest.mark.parametrize("way", ["there", "back"])
+async def test_wherever_a_connection_is_reset_all_is_done_once(
+    url: str, monkeypatch: pytest.MonkeyPatch, way: Way
+) -> None:
+    resets = Resets(monkeypatch, way)
+    number, struck = 0, True
+    journal = PostgresJournal.open(url)
+    with anyio.fail_after(250):
+        while struck:
+            number += 1
+            resets.at(number)
+            await _a_life(journal, f"run_{number}")
+            struck = resets.has_struck
+            await _check_life(journal, f"run_{number}")
+    assert number > 20
     await journal.aclose()
 
 

@@ -11,7 +11,7 @@ import stat
 import threading
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -285,6 +285,34 @@ async def test_a_connection_lost_while_a_change_is_kept_makes_nothing_twice(
         with pytest.raises(AgentError, match="may or may not be saved"):
             await database.run(ADA, work)
         assert len(tries) == 1
+
+
+@pytest.mark.parametrize("way", ["there", "back"])
+async def test_wherever_a_connection_is_reset_a_change_is_made_once_or_may_have_been_made(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, way: Literal["there", "back"]
+) -> None:
+    pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
+    from tests.crash.resets import Resets
+
+    number, unknown, struck = 0, 0, True
+    async with Database.open(postgres_url) as database:
+        resets = Resets(monkeypatch, way)
+        while struck:
+            number, before = number + 1, await database.read(ADA, count)
+            resets.at(number)
+            error = ""
+            try:
+                await database.run(ADA, partial(add, f"task {number}"))
+            except AgentError as e:
+                error = e.message
+            struck = resets.has_struck
+            resets.at(0)
+            made = await database.read(ADA, count) - before
+            unknown += bool(error)
+            assert made == 1 or (made == 0 and error)
+            assert not error or "may or may not be saved" in error
+    assert number > 4
+    assert unknown
 
 
 async def test_a_conflict_is_tried_three_times_more_and_then_told(postgres_url: str) -> None:

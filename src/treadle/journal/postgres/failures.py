@@ -254,6 +254,8 @@ def is_lost(error: BaseException, db: psycopg.Connection | None) -> bool:
         return False
     if db is None or db.closed or db.broken:
         return True
+    if error.sqlstate is None and isinstance(error, psycopg.OperationalError):
+        return True  # not from the server: psycopg has noticed the end before libpq
     return isinstance(
         error,
         (

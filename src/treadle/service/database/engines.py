@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.engine import URL, ExceptionContext, make_url
+from sqlalchemy.exc import ArgumentError, OperationalError
 
 from treadle._internal.write_ahead import use_write_ahead_log
 from treadle.errors import AgentError
@@ -180,6 +180,7 @@ def _postgres(address: URL) -> Engines:
         connect_args={"connect_timeout": WAIT_S},
     )
     event.listen(engine, "connect", _limit)
+    event.listen(engine, "handle_error", _notice_end)
     if schema is not None:
         # Must be the first listener: SQLAlchemy's own reads the default schema.
         event.listen(engine, "connect", partial(_use_schema, schema), insert=True)
@@ -191,6 +192,19 @@ def _postgres(address: URL) -> Engines:
         readers=THREADS,
         writers=None,
     )
+
+
+def _notice_end(context: ExceptionContext) -> None:
+    """Replace a connection whose end psycopg has noticed before libpq: the error is not the
+    server's.
+    """
+    error = context.original_exception
+    if (
+        context.connection is not None
+        and isinstance(context.sqlalchemy_exception, OperationalError)
+        and getattr(error, "sqlstate", None) is None
+    ):
+        context.is_disconnect = True
 
 
 def _schema_of(address: URL) -> str | None:
