@@ -339,6 +339,17 @@ async def test_a_driver_that_lets_go_makes_its_run_ready_again(journal: Journal)
     assert await claimed(journal) == ["run_1"]
 
 
+async def test_a_run_stops_waiting_with_the_first_append_of_its_driver(journal: Journal) -> None:
+    await journal.queue.add([started("run_1")], QueuePlace())
+    await (await journal.take_over("run_1")).release(waiting=True)
+    await (await journal.take_over("run_1")).release(waiting=None)
+    assert (await journal.info("run_1")).status == "waiting"
+    writer = await journal.take_over("run_1")
+    await writer.append([resumed(writer.fence)])
+    await writer.release(waiting=None)
+    assert (await journal.info("run_1")).status == "queued"
+
+
 async def test_a_run_that_waits_for_a_person_is_given_to_nobody_until_it_is_put_back(
     journal: Journal,
 ) -> None:

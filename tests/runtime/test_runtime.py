@@ -10,8 +10,7 @@ import logging
 import re
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,6 @@ from treadle.agents.agent import Agent
 from treadle.config import Config, load
 from treadle.config.sections import Permissions
 from treadle.errors import AgentError, ErrorKind
-from treadle.journal.entries import Record
 from treadle.journal.memory.journal import MemoryJournal
 from treadle.loop.loop import Run
 from treadle.messages import events
@@ -609,60 +607,3 @@ async def test_a_fork_that_is_cancelled_while_it_is_prepared_does_not_begin(tmp_
         assert scope.cancelled_caught
         assert [run.run_id for run in await runtime.journal.runs()] == ["r"]
         assert [session.id for session in runtime.journal.sessions.list()] == ["talk"]
-
-
-@contextmanager
-def cancelled_as_it_reads(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    """Cancel what happens inside once it has read entries of the journal."""
-    scope, read = anyio.CancelScope(), runtime.journal.read
-
-    async def cancelling(*which: Any, **more: Any) -> Sequence[Record]:
-        found = await read(*which, **more)
-        scope.cancel()
-        return found
-
-    with scope, monkeypatch.context() as patch:
-        patch.setattr(runtime.journal, "read", cancelling)
-        yield
-    assert scope.cancelled_caught
-
-
-@pytest.mark.usefixtures("store")
-async def test_a_waiting_run_whose_resumption_is_cancelled_keeps_waiting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    @tool(effect="once", needs_approval=True)
-    def send() -> str:
-        """Sends a message."""
-        return "sent"
-
-    asking = agent(ScriptedModel([asks(call("send", "c1")), says("done")]), send)
-    async with open_runtime() as runtime:
-        assert (await runtime.run(asking, "go", run_id="r", on_ask="wait")).waiting
-        with cancelled_as_it_reads(runtime, monkeypatch):
-            await runtime.resume("r", asking, approve="c1")
-        assert (await runtime.journal.info("r")).status == "waiting"
-        assert (await runtime.resume("r", asking, approve="c1")).outcome == "completed"
-
-
-@pytest.mark.usefixtures("store")
-async def test_a_run_that_is_cancelled_while_it_is_taken_over_can_be_resumed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with open_runtime() as runtime:
-
-        @tool(effect="pure")
-        async def work() -> str:
-            """Works until its run is released."""
-            runtime.let_go("r")
-            await anyio.sleep_forever()
-
-        model = ScriptedModel([asks(call("work")), says("done")])
-        with pytest.raises(AgentError, match="released"):
-            await runtime.run(agent(model, work), "go", run_id="r")
-        idle = tool(effect="pure", name="work")(lambda: "worked")
-        with cancelled_as_it_reads(runtime, monkeypatch):
-            await runtime.resume("r", agent(model, idle))
-        assert (await runtime.journal.info("r")).status == "stopped"
-        result = await runtime.resume("r", agent(model, idle))
-        assert result.outcome == "completed"

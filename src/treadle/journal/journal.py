@@ -84,8 +84,10 @@ class RunWriter(Protocol):
         preceding append. Raises AgentError(busy) if it may not.
         """
 
-    async def release(self, *, waiting: bool = False) -> None:
-        """Release the run. It is then finished, waiting for a user (if `waiting`), or stopped.
+    async def release(self, *, waiting: bool | None = False) -> None:
+        """Release the run. It is then finished, waiting for a user (if `waiting`), or ready in its
+        queue, or stopped. None: as `take_over` found it, with the time of its place, because
+        nothing was appended.
 
         Idempotent. Does not raise if the journal is lost.
         """

@@ -164,10 +164,16 @@ class RunQueue(Protocol):
         ...
 
     async def put_back(
-        self, run_id: str, *, at: Time | None = None, place: QueuePlace | None = None
+        self,
+        run_id: str,
+        *,
+        at: Time | None = None,
+        place: QueuePlace | None = None,
+        counts: bool = True,
     ) -> bool:
         """Make a run ready again, now or at a given time, even if it waited, is parked (which
-        resets its count), or was in no queue (`place`).
+        resets its count), or was in no queue (`place`). `counts`: False if no worker received its
+        last claim, which then is no delivery without progress.
 
         False if it is finished or has a living driver. Raises AgentError(invalid) for an unknown
         run or one without a place.

@@ -55,7 +55,7 @@ async def resume(plan: Plan, writer: RunWriter, append: Append, feed: Feed) -> R
     try:
         await append(entry)
     except BaseException:
-        await writer.release()
+        await writer.release(waiting=None)
         raise
     state = plan.state
     if state.turn:

@@ -40,8 +40,6 @@ async def taken_unchanged(journal: Journal, run_id: str, state: RunState) -> Run
     writer = await journal.take_over(run_id)
     try:
         if await journal.read(run_id, after=state.seq):
-            # another user may have answered, so that it no longer waits
-            state = await journal.load(run_id)
             raise AgentError(
                 "busy",
                 (
@@ -52,7 +50,7 @@ async def taken_unchanged(journal: Journal, run_id: str, state: RunState) -> Run
         await checkpoint_if_cancelled()  # it would be driven, only to end as cancelled
     except BaseException:
         with anyio.CancelScope(shield=True):
-            await writer.release(waiting=bool(state.approvals.asked))
+            await writer.release(waiting=None)
         raise
     return writer
 
@@ -117,7 +115,8 @@ async def close_run(journal: Journal, run_id: str, *, by: str, force: bool = Fal
             ]
         )
     finally:
-        await writer.release()
+        with anyio.CancelScope(shield=True):
+            await writer.release(waiting=None)  # if it could not be ended
     await close_children(journal, run_id)
 
 

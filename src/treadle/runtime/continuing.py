@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 from msgspec import structs
 
@@ -175,7 +176,12 @@ class ContinuingRuns(Runs):
             writer = await taken_unchanged(self.journal, run_id, state)
             resumption = Resumption(writer=writer, answers=answers, below=below)
             plan = structs.replace(plan, resumption=resumption)
-            return self.ready(claim, PlannedRun(now, plan, (found, last)), deps, hears)
+            try:
+                return self.ready(claim, PlannedRun(now, plan, (found, last)), deps, hears)
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await writer.release(waiting=None)
+                raise
 
     def finished(self, state: RunState, agent: Agent[Any, Out] | None) -> RunResult[Out]:
         """Return the result of a finished run, from its journal."""
@@ -184,7 +190,7 @@ class ContinuingRuns(Runs):
     async def drop(self, job: RunHandle[Any]) -> None:
         """Release a run that will not be driven after all."""
         if (resumption := job.run.plan.resumption) is not None:
-            await resumption.writer.release(waiting=bool(job.run.state.approvals.asked))
+            await resumption.writer.release(waiting=None)
         self.release(job)
 
 

@@ -71,6 +71,8 @@ class RunClaim:
         if kind is not None and self._session_id is not None:
             self._runs.busy.let_go(self._session_id)
         self._runs.preparing -= 1
+        if not self._runs.preparing:
+            self._runs.stops.clear()
         self._runs.fewer.set()
 
 
@@ -105,6 +107,8 @@ class Runs:
         self._closed = False
         self.preparing = 0
         """Number of runs that are being planned."""
+        self.stops: set[str] = set()
+        """Runs that were asked to stop while they may have been taken over to be driven."""
         self.fewer = anyio.Event()
         """Set when a run has been planned or has ended."""
         self.journal.on_stop(self._stop)
@@ -137,7 +141,8 @@ class Runs:
     # ------------------------------------------------------------ active runs
 
     def _stop(self, run_id: str) -> None:
-        self.cancel(run_id, by="kill")
+        if not self.cancel(run_id, by="kill") and self.preparing:
+            self.stops.add(run_id)
 
     def cancel(self, run_id: str | None, *, by: str = "caller") -> bool:
         """Cancel a run. False if it is not active here."""
@@ -207,6 +212,9 @@ class Runs:
         self._relay.begin(plan.run_id, partial(_place_of, job))
         self.agents.remember(planned.definitions[0])
         claim.begin(run)
+        if plan.run_id in self.stops:
+            self.stops.discard(plan.run_id)
+            run.cancel("kill")
         return job
 
     def _run(self, planned: PlannedRun[Any], deps: Any, feed: Feed) -> Run:
@@ -250,6 +258,8 @@ class Runs:
                     "cancelled",
                     f"run {job.run.plan.run_id} was released before it ended: resume it",
                 )
+            if job.run.ending is None and not job.run.is_left:
+                await _put_down(job.run)
             if (session_id := job.run.plan.session_id) is not None:
                 self._assembly.toolboxes.rest(session_id)
             elif kept := self._assembly.toolboxes.end(job.run.plan.run_id):
@@ -329,6 +339,15 @@ class StartedRuns:
         """
         start = partial(self._runs.start, agent, text, deps, options)
         return RunStream(start, listeners_of(options))
+
+
+async def _put_down(run: Run) -> None:
+    """Release a run that an earlier driver or agent has begun, and this one could not continue."""
+    if (switching := run.plan.switching) is not None:
+        run.pen.writer, run.is_left = switching.writer, True
+    elif (resumption := run.plan.resumption) is not None:
+        with anyio.CancelScope(shield=True):
+            await resumption.writer.release(waiting=None)
 
 
 def _place_of(job: RunHandle[Any]) -> DeltaPlace:

@@ -157,7 +157,7 @@ async def _keep(
     assert state.started is not None, "a run begins with run.started"
     run_id = state.started.run_id
     writer = await taken_unchanged(journal, run_id, state)
-    waits = bool(state.approvals.asked)
+    waits: bool | None = None
     try:
         state.apply(last := taken_over(state, writer))
         await writer.append([last, *answered(state, answers)], put_back=place)

@@ -240,10 +240,10 @@ async def test_a_wish_to_stop_that_comes_while_the_run_is_being_begun_is_heard(
         await anyio.lowlevel.checkpoint()
 
     num = getattr(writer, "num")  # noqa: B009
-    journal._held.remove(num)  # it is in the file, and not known here yet  # pyright: ignore[reportPrivateUsage]
+    journal._held.remove(num, 1)  # it is in the file, and not known here yet  # pyright: ignore[reportPrivateUsage]
     assert await other.ask_to_stop("run_2")
     await look_after()
-    journal._held.add(num, "run_2")  # now it is  # pyright: ignore[reportPrivateUsage]
+    journal._held.add(num, "run_2", 1)  # now it is  # pyright: ignore[reportPrivateUsage]
     await look_after()
     assert stopped == ["run_2"]
     await other.aclose()

@@ -155,7 +155,12 @@ class MemoryQueue:
         return [_ticket(run_id, theirs[run_id]) for run_id in sorted(theirs)[: max(most, 0)]]
 
     async def put_back(
-        self, run_id: str, *, at: Time | None = None, place: QueuePlace | None = None
+        self,
+        run_id: str,
+        *,
+        at: Time | None = None,
+        place: QueuePlace | None = None,
+        counts: bool = True,
     ) -> bool:
         run = self._find(run_id)
         if run.finished or run.held:
@@ -164,6 +169,8 @@ class MemoryQueue:
             if run.queued is None:
                 raise no_place(run_id)
             place = msgspec.structs.replace(run.queued.place, ready_at=None)
+        if run.queued is not None and not counts:
+            run.queued.fruitless = max(run.queued.fruitless - 1, 0)
         run.queued, run.waiting = (
             Queued.put_back(
                 run.queued, msgspec.structs.replace(place, ready_at=at or place.ready_at)

@@ -81,7 +81,7 @@ class MemoryWriter:
         self._run = run
         self._notifier, self._topic = notifier, run_topic(run_id)
         self.fence, self.failed_over = run.fence, False
-        run.held, run.waiting = True, False
+        run.held = True
 
     async def append(
         self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None, wakes: bool = False
@@ -97,6 +97,7 @@ class MemoryWriter:
             run.late[self.run_id] = len(run.entries) + len(entries)
         first = len(run.entries) + 1
         run.entries.extend(entries)
+        run.waiting = run.waiting and not run.held
         if finished or RunFinished in map(type, entries):
             run.held = False
             run.pack()
@@ -118,9 +119,13 @@ class MemoryWriter:
             "busy", f"run {self.run_id} is no longer held by this driver: nothing was appended"
         )
 
-    async def release(self, *, waiting: bool = False) -> None:
+    async def release(self, *, waiting: bool | None = False) -> None:
         if self._run.held and self._run.fence == self.fence:
-            self._run.held, self._run.waiting = False, waiting
-            if self._run.queued is not None:
-                self._run.queued.let_go(waiting=waiting)
+            run, queued = self._run, self._run.queued
+            run.held, run.waiting = False, run.waiting if waiting is None else waiting
+            if queued is not None:
+                if waiting is None:
+                    queued.sent_to = None
+                else:
+                    queued.let_go(waiting=waiting)
                 self._notifier.tell(QUEUE)

@@ -21,7 +21,7 @@ _ADVANCED: Final[LiteralString] = """
 with given as (
     select * from unnest(%s::bigint[], %s::integer[], %s::integer[], %s::integer[], %s::bigint[], %s::text[]) as given(run, fence, head, count, at_us, owner)
 ), advanced as (
-    update treadle.runs set head = given.head + given.count, updated_at_us = given.at_us from given
+    update treadle.runs set head = given.head + given.count, waiting = 0, updated_at_us = given.at_us from given
     where runs.num = given.run and runs.fence = given.fence and runs.head = given.head and runs.owner = given.owner
     returning runs.num, given.head
 ), written as (

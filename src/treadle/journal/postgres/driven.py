@@ -66,14 +66,14 @@ class Driven:
         return bool(self._held)
 
     def _hold(self, run: driving.PostgresRun) -> driving.PostgresRun:
-        self._held.add(run.num, run.run_id)
+        self._held.add(run.num, run.run_id, run.fence)
         self.appended(run.run_id)
         return run
 
     # ------------------------------------------------------------ callbacks of its runs
 
-    def let_go(self, num: int, unwritten: Work[bool] | None = None) -> None:
-        self._held.remove(num)
+    def let_go(self, num: int, fence: int, unwritten: Work[bool] | None = None) -> None:
+        self._held.remove(num, fence)
         if unwritten is not None:
             with self._lock:
                 self._unwritten.append(unwritten)

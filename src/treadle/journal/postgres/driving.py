@@ -28,8 +28,11 @@ _RELEASE = f"""
 update runs set owner = null, waiting = ?, {LET_GO}, ready_at_us = case when queue is null then 0 else now_us() end
 where num = ? and fence = ? and owner = ? returning queue
 """
+_PUT_DOWN = """
+update runs set owner = null, sent_to = null where num = ? and fence = ? and owner = ? returning queue
+"""
 _TAKE = f"""
-update runs set owner = ?, fence = ?, waiting = 0, {TAKEN}, timeline = treadle.timeline(),
+update runs set owner = ?, fence = ?, {TAKEN}, timeline = treadle.timeline(),
     failed_over = case when timeline is distinct from treadle.timeline() and timeline is not null then head else failed_over end
 where num = ?
 """
@@ -43,7 +46,7 @@ _MINE = "select 1 from runs where num = ? and fence = ? and owner = ?"
 class Home(Protocol):
     """Part of a journal that its runs use."""
 
-    def let_go(self, num: int, unwritten: Work[bool] | None = None, /) -> None:
+    def let_go(self, num: int, fence: int, unwritten: Work[bool] | None = None, /) -> None:
         """Report that the run is no longer driven. `unwritten`: a release that the journal has not
         accepted yet; it returns whether the run waits in a queue.
         """
@@ -119,12 +122,12 @@ class PostgresRun:
         except AgentError as e:
             self._seen.forget_said()
             if e.kind == "busy" and not isinstance(e, _LeaseRanOut):
-                self._home.let_go(self.num)
+                self._home.let_go(self.num, self.fence)
             raise
         self._home.appended(self.run_id)
         if end is not None or put_back is not None:
             self._over = True
-            self._home.let_go(self.num)
+            self._home.let_go(self.num, self.fence)
         if put_back is not None or wakes:
             self._home.ready()
         return first
@@ -134,7 +137,7 @@ class PostgresRun:
             await self._ask()
         except AgentError as e:
             if e.kind == "busy" and not isinstance(e, _LeaseRanOut):
-                self._home.let_go(self.num)
+                self._home.let_go(self.num, self.fence)
             raise
 
     async def _be_sure(self) -> None:
@@ -189,24 +192,26 @@ class PostgresRun:
 
         return await self._writer.write(work, key=mark.num, stood=stood, adds=append)
 
-    async def release(self, *, waiting: bool = False) -> None:
+    async def release(self, *, waiting: bool | None = False) -> None:
         if self._over:
             return
         self._over = True
-        self._home.let_go(self.num)
+        self._home.let_go(self.num, self.fence)
         work = self._released(waiting=waiting)
         try:
             if await self._writer.write(work, key=self.num, stood=_redone):
                 self._home.ready()
         except AgentError:  # the run is free only once that is written, or the lease has expired
-            self._home.let_go(self.num, work)
+            self._home.let_go(self.num, self.fence, work)
 
-    def _released(self, *, waiting: bool) -> Work[bool]:
-        mark = self._mark
+    def _released(self, *, waiting: bool | None) -> Work[bool]:
+        mine = (self._mark.num, self._mark.fence, self._mark.owner)
 
         def work(db: Cursor) -> bool:
-            row = db.execute(
-                _RELEASE, (int(waiting), int(waiting), mark.num, mark.fence, mark.owner)
+            row = (
+                db.execute(_PUT_DOWN, mine)
+                if waiting is None
+                else db.execute(_RELEASE, (int(waiting), int(waiting), *mine))
             ).fetchone()
             return row is not None and row[0] is not None
 

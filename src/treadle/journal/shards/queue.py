@@ -66,10 +66,16 @@ class ShardedQueue:
         self._directory.remember(started.run_id, shard)
 
     async def put_back(
-        self, run_id: str, *, at: Time | None = None, place: QueuePlace | None = None
+        self,
+        run_id: str,
+        *,
+        at: Time | None = None,
+        place: QueuePlace | None = None,
+        counts: bool = True,
     ) -> bool:
         return await self._at(
-            run_id, lambda journal: journal.queue.put_back(run_id, at=at, place=place)
+            run_id,
+            lambda journal: journal.queue.put_back(run_id, at=at, place=place, counts=counts),
         )
 
     async def park(self, run_id: str, why: str) -> None:
@@ -115,6 +121,7 @@ class ShardedQueue:
         """
         claimed: list[list[Ticket]] = []
         failure: AgentError | None = None
+        from_shards: list[tuple[Shard, list[Ticket]]] = []
         for shard, share in shares:
             if (count := min(share, most - sum(map(len, claimed)))) <= 0:
                 break
@@ -128,7 +135,14 @@ class ShardedQueue:
             except AgentError as e:
                 failure = e
                 continue
+            except BaseException:  # cancelled: the next claim returns these
+                for before, some in from_shards:
+                    before.uncertain = True
+                    if before.opened is not None:
+                        before.opened.queue.unhand(some)
+                raise
             shard.uncertain = False
+            from_shards.append((shard, tickets))
             for ticket in tickets:
                 self._directory.remember(ticket.run_id, shard)
             claimed.append(tickets)

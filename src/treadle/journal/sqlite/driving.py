@@ -28,10 +28,13 @@ _ADVANCE = (
     "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ? "
     "and owner = ?"
 )
+_ADVANCE_FIRST = _ADVANCE.replace("set ", "set waiting = 0, ")
+"""Only now: if its driver stops before, a run that waited for a user still does."""
 _RELEASE = (
     f"update runs set owner = null, waiting = ?, {LET_GO}, ready_at_us = ? where num = ? and "
     "fence = ? and owner = ?"
 )
+_PUT_DOWN = "update runs set owner = null, sent_to = null where num = ? and fence = ? and owner = ?"
 _EXISTS = "select 1 from runs where id = ?"
 _HEAD = "select head from runs where num = ? and fence = ?"
 _MINE = "select 1 from runs where num = ? and fence = ? and owner = ?"
@@ -40,7 +43,7 @@ _MINE = "select 1 from runs where num = ? and fence = ? and owner = ?"
 class LetGo(Protocol):
     """Callback for a run that is no longer driven."""
 
-    def __call__(self, num: int, unwritten: Work[None] | None = None, /) -> None:
+    def __call__(self, num: int, fence: int, unwritten: Work[None] | None = None, /) -> None:
         """Record the release. `unwritten`: the release, if the file has not accepted it yet."""
         ...
 
@@ -49,7 +52,13 @@ class SqliteRun:
     """Appends to one run until another driver takes it over."""
 
     def __init__(
-        self, writer: SqliteWriter, started: RunStarted, hold: Hold, let_go: LetGo, *, begun: bool
+        self,
+        writer: SqliteWriter,
+        started: RunStarted,
+        hold: Hold,
+        let_go: LetGo,
+        *,
+        begun: bool,
     ) -> None:
         """Create a driver of the run. `begun`: this object drives the run from its beginning, and
         so observes every entry. `let_go` is called when it ends.
@@ -61,6 +70,7 @@ class SqliteRun:
         self._writer = writer
         self._hold = hold
         self._seen = DriverView(started, begun=begun)
+        self._advance = _ADVANCE if begun else _ADVANCE_FIRST
         self._let_go = let_go
         self.topic = run_topic(started.run_id)
         self.tell: Callable[[str], None] = _nobody
@@ -74,8 +84,7 @@ class SqliteRun:
         if not entries:
             return hold.head + 1
         end, late, once = looked_over(self.run_id, entries)
-        rows = [row_of(entry) for entry in entries]
-        before = hold.head
+        rows, before = [row_of(entry) for entry in entries], hold.head
 
         def work(db: Cursor) -> int:
             nonlocal before
@@ -88,7 +97,7 @@ class SqliteRun:
                 queue_place.put_back(db, hold, entries, put_back)
             else:
                 db.execute(
-                    _ADVANCE,
+                    self._advance,
                     (len(rows), micros(entries[-1].at), hold.num, hold.fence, before, hold.owner),
                 )
             if db.changed != 1:
@@ -108,12 +117,13 @@ class SqliteRun:
         except BaseException as e:
             seen.forget_said()
             if isinstance(e, AgentError) and e.kind == "busy":
-                self._let_go(self.num)
+                self._let_go(self.num, self.fence)
             raise
+        self._advance = _ADVANCE
         self.tell(self.topic)
         if end is not None or put_back is not None:
             self._over = True
-            self._let_go(self.num)
+            self._let_go(self.num, self.fence)
         if put_back is not None or wakes:
             self.tell(QUEUE)
         return first
@@ -130,24 +140,27 @@ class SqliteRun:
             return db.execute(_MINE, (hold.num, hold.fence, hold.owner)).fetchone() is not None
 
         if not await self._writer.write(work):
-            self._let_go(self.num)
+            self._let_go(self.num, self.fence)
             raise hold.not_held()
 
-    async def release(self, *, waiting: bool = False) -> None:
+    async def release(self, *, waiting: bool | None = False) -> None:
         if self._over:
             return
         self._over = True
-        self._let_go(self.num)
-        hold, at = self._hold, now()
+        self._let_go(self.num, self.fence)
+        mine, at = (self._hold.num, self._hold.fence, self._hold.owner), now()
 
         def work(db: Cursor) -> None:
-            db.execute(_RELEASE, (waiting, waiting, micros(at), hold.num, hold.fence, hold.owner))
+            if waiting is None:
+                db.execute(_PUT_DOWN, mine)
+            else:
+                db.execute(_RELEASE, (waiting, waiting, micros(at), *mine))
 
         try:
             await self._writer.write(work)
             self.tell(QUEUE)
         except AgentError:  # the run is free only once that is written, or this process has ended
-            self._let_go(self.num, work)
+            self._let_go(self.num, self.fence, work)
 
 
 def _nobody(topic: str) -> None:
@@ -212,7 +225,7 @@ async def take_over(
         if process is not None:
             raise is_driven(run_id, process)
         db.execute(
-            f"update runs set owner = ?, fence = fence + 1, waiting = 0, {TAKEN} where num = ?",
+            f"update runs set owner = ?, fence = fence + 1, {TAKEN} where num = ?",
             (worker, worker, run.num),
         )
         db.execute("delete from stops where run = ?", (run.num,))

@@ -221,13 +221,13 @@ class SqliteJournal(TableJournal):
         )
 
     def _hold(self, run: driving.SqliteRun) -> driving.SqliteRun:
-        self._held.add(run.num, run.run_id)
+        self._held.add(run.num, run.run_id, run.fence)
         run.tell = self.notifier.tell
         self.notifier.tell(run.topic)
         return run
 
-    def _let_go(self, num: int, unwritten: Work[None] | None = None) -> None:
-        self._held.remove(num)
+    def _let_go(self, num: int, fence: int, unwritten: Work[None] | None = None) -> None:
+        self._held.remove(num, fence)
         if unwritten is not None:
             self._unwritten.append(unwritten)
 

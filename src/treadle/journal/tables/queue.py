@@ -52,8 +52,10 @@ from treadle.journal.tables.rows import (
 from treadle.journal.threads import run_in_thread
 from treadle.types import Time
 
+_MOVE: Final = "queue = ?, priority = ?, tenant = ?, "
 _PUT_BACK: Final = """
-update runs set queue = ?, priority = ?, tenant = ?, ready_at_us = ?, fruitless = ?, waiting = 0, sent_to = null, parked = null
+update runs set {moves}ready_at_us = ?, fruitless = case when parked is not null then 0 when fruitless > ? then fruitless - ? else 0 end,
+    waiting = 0, sent_to = null, parked = null
 where num = ? and finished is null and owner is not distinct from ?"""
 _TICKETS: Final = (
     "select id, queue, priority, tenant, deliveries, fruitless, ready_at_us from runs "
@@ -118,34 +120,28 @@ class TableQueue:
         self._notifier.tell(run_topic(started.run_id))
 
     async def put_back(
-        self, run_id: str, *, at: Time | None = None, place: QueuePlace | None = None
+        self,
+        run_id: str,
+        *,
+        at: Time | None = None,
+        place: QueuePlace | None = None,
+        counts: bool = True,
     ) -> bool:
         def work(db: Cursor) -> bool:
             num = find(db, run_id).num
             row = db.execute(
-                (
-                    "select finished, owner, queue, priority, tenant, parked, fruitless from runs "
-                    "where num = ?"
-                ),
-                (num,),
+                "select finished, owner, queue from runs where num = ?", (num,)
             ).fetchone()
             assert row is not None, "it was found"
-            finished, owner, queue, priority, tenant, parked, fruitless = row
+            finished, owner, queue = row
             if finished is not None or self._members.of(db, owner) is not None:
                 return False
             if place is None and queue is None:
                 raise no_place(run_id)
-            where = (queue, priority, tenant) if place is None else place_columns(place)
-            db.execute(
-                _PUT_BACK,
-                (
-                    *where,
-                    start_us(db, at, place),
-                    fruitless if parked is None else 0,
-                    num,
-                    owner,
-                ),
-            )
+            # of a run that keeps its place, others may change it meanwhile
+            moves, where = ("", ()) if place is None else (_MOVE, place_columns(place))
+            values = (*where, start_us(db, at, place), int(not counts), int(not counts), num, owner)
+            db.execute(_PUT_BACK.format(moves=moves), values)
             return db.changed == 1
 
         if put := await self._writing.write(work):
@@ -224,6 +220,10 @@ class TableQueue:
             for ticket in found
             if ticket.queue in queues and (ticket.run_id, ticket.delivery) not in self._handed
         ]
+
+    def unhand(self, tickets: Sequence[Ticket]) -> None:
+        """Return the tickets of a claim to the next one, because no caller received them."""
+        self._handed.difference_update((ticket.run_id, ticket.delivery) for ticket in tickets)
 
     async def sent(self, run_ids: Collection[str], *, engine: str) -> None:
         if not run_ids:

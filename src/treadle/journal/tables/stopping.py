@@ -22,7 +22,7 @@ class HeldRuns:
         self.heard: Callable[[str], None] | None = None
         """Called with the id of a run that should stop, in its event loop."""
         self._lock = threading.Lock()
-        self._runs: dict[int, tuple[str, asyncio.AbstractEventLoop]] = {}
+        self._runs: dict[int, tuple[str, int, asyncio.AbstractEventLoop]] = {}
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -31,14 +31,16 @@ class HeldRuns:
         with self._lock:
             return [*self._runs]
 
-    def add(self, num: int, run_id: str) -> None:
+    def add(self, num: int, run_id: str, fence: int) -> None:
         """Add a run. It is driven in the calling event loop."""
         with self._lock:
-            self._runs[num] = (run_id, asyncio.get_running_loop())
+            self._runs[num] = (run_id, fence, asyncio.get_running_loop())
 
-    def remove(self, num: int) -> None:
+    def remove(self, num: int, fence: int) -> None:
+        """Remove a run, unless a later driver in this process has it."""
         with self._lock:
-            self._runs.pop(num, None)
+            if (held := self._runs.get(num)) is not None and held[1] == fence:
+                del self._runs[num]
 
     def tell(self, num: int) -> bool:
         """Deliver a request. Returns True if there is a listener."""
@@ -46,7 +48,7 @@ class HeldRuns:
             held = self._runs.get(num)
         if held is None or self.heard is None:
             return False
-        run_id, loop = held
+        run_id, _, loop = held
         try:
             loop.call_soon_threadsafe(self.heard, run_id)
         except RuntimeError:  # the loop is closed, and with it its runs

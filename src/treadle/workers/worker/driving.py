@@ -137,20 +137,28 @@ class Driving:
         match error.kind:
             case ErrorKind.CANCELLED:
                 return
-            case ErrorKind.BUSY if await self._somebody_sees_to(ticket.run_id):
+            case ErrorKind.BUSY if await self._somebody_sees_to(ticket):
                 return
             case _:
                 await self._hold_off(ticket, error.message)
 
-    async def _somebody_sees_to(self, run_id: str) -> bool:
+    async def _somebody_sees_to(self, ticket: Ticket) -> bool:
+        """Return True if somebody has driven the run or put it back since it was claimed, which
+        ends the claim.
+        """
         try:
-            return not _wants_a_driver(await self._runtime.journal.info(run_id))
+            place = await self._queue.place(ticket.run_id)
+            if place is not None and place.ready_at != ticket.queued_at:
+                return True
+            return not _wants_a_driver(await self._runtime.journal.info(ticket.run_id))
         except AgentError:
             return False
 
     async def _hold_off(self, ticket: Ticket, why: str) -> None:
         """Delay the run, longer each time; park it after many deliveries without progress."""
         self.held_off += 1
+        if await self._somebody_sees_to(ticket):
+            return
         why = self._runtime.redact(why)
         seconds = min(HELD_OFF_S * 2 ** (ticket.fruitless - 1), HELD_OFF_MOST_S)
         at = now() + timedelta(seconds=seconds)
@@ -192,11 +200,11 @@ class Driving:
             self._owe(run_id, at, e)
 
     async def _put_back(self, run_id: str, at: Time | None) -> None:
-        """Return a run to the journal. Raises AgentError if the journal fails; ignores a run that
-        no longer exists.
+        """Return a run to the journal; without a time, one that was not delivered. Raises
+        AgentError if the journal fails; ignores a run that no longer exists.
         """
         try:
-            await self._queue.put_back(run_id, at=at)
+            await self._queue.put_back(run_id, at=at, counts=at is not None)
         except AgentError as e:
             if e.kind is not ErrorKind.INVALID:
                 raise
