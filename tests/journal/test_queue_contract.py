@@ -339,6 +339,18 @@ async def test_a_driver_that_lets_go_makes_its_run_ready_again(journal: Journal)
     assert await claimed(journal) == ["run_1"]
 
 
+async def test_a_claim_that_is_given_up_can_be_made_again(journal: Journal) -> None:
+    await queued(journal, "run_1", "run_2")
+    assert await claimed(journal) == ["run_1", "run_2"]
+    await journal.queue.drop("run_1")
+    assert await claimed(journal) == ["run_1"]
+    writer = await journal.take_over("run_2")
+    await journal.queue.drop("run_2")
+    assert await claimed(journal) == []
+    await writer.release()
+    assert await claimed(journal) == ["run_2"]
+
+
 async def test_a_run_stops_waiting_with_the_first_append_of_its_driver(journal: Journal) -> None:
     await journal.queue.add([started("run_1")], QueuePlace())
     await (await journal.take_over("run_1")).release(waiting=True)

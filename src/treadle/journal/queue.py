@@ -180,6 +180,12 @@ class RunQueue(Protocol):
         """
         ...
 
+    async def drop(self, run_id: str) -> None:
+        """Give up this process's claim on a run, because somebody else drives it: if they die, the
+        run is ready again. Does nothing for a run without one.
+        """
+        ...
+
     async def park(self, run_id: str, why: str) -> None:
         """Park a run until `put_back`, unless it is finished or in no queue.
 

@@ -11,10 +11,13 @@ import anyio
 import pytest
 
 from tests.doubles import asks, call, says
-from tests.workers.worker.conftest import beside, greeter, working
+from tests.journal.runs import resumed
+from tests.workers.worker.conftest import beside, greeter, until, working
 from treadle import Agent, Runtime, tool
 from treadle.errors import AgentError
+from treadle.journal import open_journal
 from treadle.journal.queue import FRUITLESS_MOST, Ticket
+from treadle.journal.run_info import RunInfo
 from treadle.testing import ScriptedModel
 from treadle.types import now
 from treadle.workers.engines.local import LocalEngine
@@ -112,3 +115,44 @@ async def test_workers_that_are_restarted_park_no_run_that_they_did_not_begin(ur
                 worker.drain(at_once=True)
             assert (await runtime.journal.info(second)).parked is None
         gate.set()
+
+
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+async def test_a_run_whose_driver_lived_again_and_died_is_driven_by_whoever_had_claimed_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver was suspended for as long as its lease, woke up and was killed."""
+    psycopg = pytest.importorskip("psycopg")
+
+    def renew(seconds: int) -> None:
+        with psycopg.connect(url) as db:
+            db.execute(
+                "update treadle.workers set lease_until_us = treadle.now_us() + %s where id = "
+                "(select owner from treadle.runs)",
+                (seconds * 1_000_000,),
+            )
+
+    other = open_journal(url, lease_s=3600)
+    async with Runtime.open(url) as runtime:
+        runtime.agents.register(greeter())
+        run_id = await runtime.submit(greeter(), "greet")
+        driver = await other.take_over(run_id)
+        await driver.append([resumed(driver.fence)])
+        renew(-1)
+        info, ignored = runtime.journal.info, anyio.Event()
+
+        async def just_awake(run_id: str) -> RunInfo:
+            if not ignored.is_set():
+                renew(60)
+                ignored.set()
+            return await info(run_id)
+
+        monkeypatch.setattr(runtime.journal, "info", just_awake)
+        async with working(runtime) as worker:
+            await ignored.wait()
+            with anyio.fail_after(20):
+                while worker.running:
+                    await anyio.sleep(0.01)
+            renew(-1)
+            await until(runtime, run_id)
+    await other.aclose()

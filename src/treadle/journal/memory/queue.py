@@ -180,6 +180,11 @@ class MemoryQueue:
         self._notifier.tell(QUEUE)
         return True
 
+    async def drop(self, run_id: str) -> None:
+        run = self._runs.get(run_id)
+        if run is not None and run.queued is not None and run.queued.sent_to == self._me:
+            run.queued.sent_to = None
+
     async def park(self, run_id: str, why: str) -> None:
         run = self._find(run_id)
         if run.queued is not None and not run.finished:

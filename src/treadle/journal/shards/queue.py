@@ -78,6 +78,9 @@ class ShardedQueue:
             lambda journal: journal.queue.put_back(run_id, at=at, place=place, counts=counts),
         )
 
+    async def drop(self, run_id: str) -> None:
+        await self._at(run_id, lambda journal: journal.queue.drop(run_id))
+
     async def park(self, run_id: str, why: str) -> None:
         await self._at(run_id, lambda journal: journal.queue.park(run_id, why))
 

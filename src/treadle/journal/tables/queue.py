@@ -148,6 +148,17 @@ class TableQueue:
             self._notifier.tell(QUEUE)
         return put
 
+    async def drop(self, run_id: str) -> None:
+        me = await self._enter()
+        values = (key_of(run_id), me)
+        await self._writing.write(
+            lambda db: (
+                db.execute(
+                    "update runs set sent_to = null where id = ? and sent_to = ?", values
+                ).changed
+            )
+        )
+
     async def park(self, run_id: str, why: str) -> None:
         def work(db: Cursor) -> int:
             values = (stored_parking(db, run_id, why), db.dialect.now_us(db), find(db, run_id).num)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
@@ -60,6 +61,8 @@ class Driving:
         """Runs that could not be returned to the journal, with the time until which each is
         delayed.
         """
+        self._dropped: set[str] = set()
+        """Runs that others drive, and whose claim is not given up yet."""
         self._told: set[str] = set()
         """Reasons for delays that were already logged as a warning."""
         self.running = self.deliveries = self.held_off = 0
@@ -107,6 +110,7 @@ class Driving:
         for run_id, at in [*self._owed.items()]:
             await self._put_back(run_id, at)
             self._owed.pop(run_id, None)
+        await self._give_up()
 
     async def _deliver(self, ticket: Ticket) -> None:
         if self.closed:
@@ -127,6 +131,7 @@ class Driving:
             logger.info("ignored a delivery: run %s is no longer in the journal", ticket.run_id)
             return
         if not _wants_a_driver(info):
+            await self._drop(ticket)
             return
         agent = None if self._agent_of is None else await self._agent_of(info)
         deps = None if self._deps_of is None else await self._deps_of(info)
@@ -138,7 +143,7 @@ class Driving:
             case ErrorKind.CANCELLED:
                 return
             case ErrorKind.BUSY if await self._somebody_sees_to(ticket):
-                return
+                await self._drop(ticket)
             case _:
                 await self._hold_off(ticket, error.message)
 
@@ -158,6 +163,7 @@ class Driving:
         """Delay the run, longer each time; park it after many deliveries without progress."""
         self.held_off += 1
         if await self._somebody_sees_to(ticket):
+            await self._drop(ticket)
             return
         why = self._runtime.redact(why)
         seconds = min(HELD_OFF_S * 2 ** (ticket.fruitless - 1), HELD_OFF_MOST_S)
@@ -183,6 +189,23 @@ class Driving:
         except AgentError as e:
             if e.kind is not ErrorKind.INVALID:  # the run no longer exists
                 self._owe(ticket.run_id, at, e)
+
+    async def _drop(self, ticket: Ticket) -> None:
+        """Give up the claim on a run that others see to, so that any worker may have it if they
+        die.
+        """
+        self._dropped.add(ticket.run_id)
+        with suppress(AgentError):  # `pay` tries again
+            await self._give_up()
+
+    async def _give_up(self) -> None:
+        for run_id in [*self._dropped]:
+            try:
+                await self._queue.drop(run_id)
+            except AgentError as e:
+                if e.kind is not ErrorKind.INVALID:  # the run no longer exists
+                    raise
+            self._dropped.discard(run_id)
 
     def _loudness(self, why: str) -> int:
         """Return WARNING for a new reason, INFO for a repeated one."""
