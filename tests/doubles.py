@@ -296,7 +296,7 @@ class _WatchedWriter:
     async def verify(self) -> None:
         await self._writer.verify()
 
-    async def release(self, *, waiting: bool = False) -> None:
+    async def release(self, *, waiting: bool | None = False) -> None:
         await self._writer.release(waiting=waiting)
 
 

@@ -85,9 +85,9 @@ class RunWriter(Protocol):
         """
 
     async def release(self, *, waiting: bool | None = False) -> None:
-        """Release the run. It is then finished, waiting for a user (if `waiting`), or ready in its
-        queue, or stopped. None: as `take_over` found it, with the time of its place, because
-        nothing was appended.
+        """Release the run. It is then finished, waiting for a user (if `waiting`), ready in its
+        queue, or stopped. None: nothing was appended, so the run stays as `take_over` found it,
+        with the time of its place.
 
         Idempotent. Does not raise if the journal is lost.
         """
@@ -127,7 +127,7 @@ class Journal(Protocol):
 
     async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
         """Take a run without a driver and fence off its last one. The first append must begin with
-        run.resumed.
+        run.resumed; until then, a run that waits for a user still does, should this process die.
 
         Raises AgentError(busy) if a living process drives it (`force` ignores that),
         AgentError(invalid) if it is finished or unknown.

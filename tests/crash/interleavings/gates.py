@@ -116,5 +116,5 @@ class GatedWriter:
     async def verify(self) -> None:
         await self._do("verify", self._writer.verify)
 
-    async def release(self, *, waiting: bool = False) -> None:
+    async def release(self, *, waiting: bool | None = False) -> None:
         await self._do("release", partial(self._writer.release, waiting=waiting))

@@ -245,6 +245,19 @@ async def test_who_let_go_of_a_run_cannot_append_to_it(journal: Journal) -> None
     assert await entries_of(journal, after=1) == [fact("a")]
 
 
+async def test_a_run_waits_until_its_next_driver_appends(journal: Journal) -> None:
+    await (await journal.begin(started())).release(waiting=True)
+    assert (await journal.info("run_1")).status == "waiting"
+    writer = await journal.take_over("run_1")
+    assert (await journal.info("run_1")).status == "running"
+    await writer.release(waiting=None)
+    assert (await journal.info("run_1")).status == "waiting"
+    writer = await journal.take_over("run_1")
+    await writer.append([resumed(writer.fence)])
+    await writer.release(waiting=None)
+    assert (await journal.info("run_1")).status == "stopped"
+
+
 async def test_a_fenced_driver_cannot_let_go_of_anothers_run(journal: Journal) -> None:
     first = await journal.begin(started())
     await journal.take_over("run_1", force=True)
