@@ -69,7 +69,7 @@ class RunCost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
         A run stored by an older version has one part, without a price, on the day it began.
         """
-        if self.spending or not self.turns:
+        if self.spending or not self.usage.total_tokens:  # turns of hooks have no cost
             return self.spending
         day = self.started_at.date().isoformat()
         return (

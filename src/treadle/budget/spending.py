@@ -31,6 +31,11 @@ class Reserved(Value, frozen=True, kw_only=True):
     """Cost in USD; None if cost is not limited."""
     output_usd: float | None = None
 
+    @classmethod
+    def of(cls, usage: Usage, cost_usd: float | None) -> Reserved:
+        """Return the usage of an attempt that ended, in place of its reservation."""
+        return cls(input_tokens=usage.total_tokens, output_tokens=0, input_usd=cost_usd)
+
     @property
     def tokens(self) -> int:
         return self.input_tokens + self.output_tokens

@@ -33,7 +33,7 @@ class BudgetNode:
         self.need = [0, 0, 0, 0]
         """Amounts reserved for this run's own next turn, which children may not use."""
         self.starting = 1
-        """Number of children that the current calls can still start."""
+        """Number of children that the current calls are expected to start still."""
         self._above: BudgetNode | None = None
         self._below: list[BudgetNode] = []
         """Active children."""
@@ -58,14 +58,36 @@ class BudgetNode:
 
         Returns False if the parent has no turn left.
         """
-        left = [above.free(kind) - above.need[kind] for kind in KINDS]
+        left = [above._left_below(kind) for kind in KINDS]
         if left[TURNS] < 1:
             return False
         self._above, self._since = above, [*self.spent]
-        self._share = [0 if one == math.inf else max(int(one) // above.starting, 0) for one in left]
-        above.starting = max(above.starting - 1, 1)
+        parts = max(above.starting, 1)
+        self._share = [0 if one == math.inf else max(int(one) // parts, 0) for one in left]
+        above.starting = max(above.starting - 1, 0)
         above._below.append(self)
         return True
+
+    def _left_below(self, kind: int) -> float:
+        """Return what a further child can get. One more than expected gets as much as each of the
+        others, from their shares if necessary.
+        """
+        kept = [one._kept(kind) for one in self._below]
+        left = self.free(kind) - self.need[kind] - sum(kept)
+        if self.starting or left == math.inf:
+            return left
+        fair = (left + sum(kept)) // (len(kept) + 1)
+        for one, amount in zip(self._below, kept, strict=True):
+            surplus = amount - max(int(fair), 0)
+            if surplus > 0:
+                one._share[kind] -= surplus
+                left += surplus
+        return left
+
+    def _kept(self, kind: int) -> int:
+        """Return the part of the share that is neither spent nor reserved."""
+        used = self.spent[kind] - self._since[kind] + self.held[kind]
+        return max(self._share[kind] - used, 0)
 
     @property
     def is_below(self) -> bool:
@@ -84,20 +106,21 @@ class BudgetNode:
             self._above = None
 
     def free(self, kind: int) -> float:
-        """Return the available amount of a kind under all limits; infinite without limits."""
+        """Return the available amount of a kind under all limits; infinite without limits.
+
+        The shares of this run's own children do not reduce it: a child of a hook can run while
+        this run makes a request.
+        """
         if self._above is None and not self._below:
             limit = self._most[kind]
             return math.inf if limit is None else limit - self.spent[kind] - self.held[kind]
         least, node, child = math.inf, self, None
         while node is not None:
             if (limit := node._most[kind]) is not None:
-                kept = sum(
-                    max(one._share[kind] - (one.spent[kind] - one._since[kind] + one.held[kind]), 0)
-                    for one in node._below
-                    if one is not child
-                )
-                own = 0 if child is None else node.need[kind]
-                least = min(least, limit - node.spent[kind] - node.held[kind] - kept - own)
+                others = 0 if child is None else node.need[kind]
+                if child is not None:
+                    others += sum(one._kept(kind) for one in node._below if one is not child)
+                least = min(least, limit - node.spent[kind] - node.held[kind] - others)
             child, node = node, node._above
         return least
 

@@ -49,6 +49,8 @@ class Summariser(NamedTuple):
     context_tokens: int | None = None
     missed: str = ""
     """Why a preferred model was not used, for the user; empty if there is nothing to report."""
+    names: tuple[str, ...] = ()
+    """Names of all models that may respond, if they are several."""
 
 
 Summarisers: TypeAlias = Callable[[], AsyncGenerator[Summariser, None]]
@@ -293,7 +295,7 @@ class Compactor:
         """Return the response to a summary request and its cost. Raises AgentError."""
         at = now()
         await self._budget.begin(
-            summariser.name,
+            summariser.names or (summariser.name,),
             summariser.prices,
             input_tokens=input_tokens,
             output_tokens=request.settings.max_tokens or DEFAULT_MAX_TOKENS,

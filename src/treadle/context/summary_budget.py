@@ -5,14 +5,14 @@ compaction.py sends the requests. Entry points: `SummaryBudget`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
 
 from treadle._internal.json_text import encode_json
 from treadle.budget.limits import BudgetSpent
-from treadle.budget.prices import Pricing, needed
+from treadle.budget.prices import Dearest, Pricing, needed
 from treadle.budget.spending import Reserved
 from treadle.errors import AgentError
 from treadle.journal.entries import Compaction
@@ -34,9 +34,14 @@ class SummaryBudget:
         self._aside: Reserved | None = None
 
     async def begin(
-        self, name: str, prices: Callable[[str], Pricing], *, input_tokens: int, output_tokens: int
+        self,
+        names: Sequence[str],
+        prices: Callable[[str], Pricing],
+        *,
+        input_tokens: int,
+        output_tokens: int,
     ) -> None:
-        """Reserve the cost of an attempt and journal its start.
+        """Reserve the cost of an attempt and journal its start. `names`: models that may respond.
 
         Raises AgentError: `limit` if it exceeds the budget, `invalid` if the price is unknown.
         """
@@ -45,9 +50,10 @@ class SummaryBudget:
             Reserved(input_tokens=input_tokens, output_tokens=output_tokens),
         )
         if ledger.counts_money:
-            pricing = prices(name)
-            await pricing.load()
-            price = needed(pricing, name)(now()).dearest(input_tokens)
+            for name in names:
+                await prices(name).load()
+            each = [needed(prices(name), name)(now()).dearest(input_tokens) for name in names]
+            price = Dearest(*map(max, zip(*each, strict=True)))
             money = (
                 float(price.request + price.token_in * input_tokens),
                 float(price.token_out * output_tokens),
@@ -74,7 +80,12 @@ class SummaryBudget:
         if self._aside is None:
             return
         ended = _ended(attempt, error)
-        fits = ended == "free" or self._fits_twice(self._aside)
+        reserved = self._aside
+        if switch is not None and switch.usage is not None:
+            reserved = Reserved.of(switch.usage, cost_usd)
+        elif ended == "free":
+            reserved = None
+        fits = self._fits_twice(reserved)
         if switch is not None and switch.usage is not None:
             used = SummaryCost(
                 model=switch.before or attempt.model or "", usage=switch.usage, cost_usd=cost_usd
@@ -88,7 +99,7 @@ class SummaryBudget:
             )
         await self._note(reserved=self._aside)
 
-    def _fits_twice(self, reserved: Reserved) -> bool:
+    def _fits_twice(self, reserved: Reserved | None) -> bool:
         try:
             self._state.ledger.check_again(reserved)
         except BudgetSpent:

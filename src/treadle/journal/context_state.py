@@ -40,6 +40,8 @@ class ContextState(msgspec.Struct):
     """
     seen_to: int = 0
     """Number of messages of the history that `seen` covers."""
+    seen_bytes: int = 0
+    """Size of the messages in `seen` that no response has counted yet."""
     is_processed: bool = False
     """True if the last request's messages are known: no processor needs to be asked again for it.
     """
@@ -78,14 +80,14 @@ class ContextState(msgspec.Struct):
             )
         self.history = History(receipt.of(seen), settled=settled)
         self.said.append(receipt)
-        self.seen, self.seen_to, self.is_processed = None, 0, False
+        self.seen, self.seen_to, self.seen_bytes, self.is_processed = None, 0, 0, False
 
     def show(self, view: View | None) -> None:
         """Replace the messages that the model sees, for the rest of the run. The session keeps what
         was said. They count as not measured, since another agent has another system prompt.
         """
         self.measured = (0, 0)
-        self.seen, self.seen_to, self.is_processed = None, 0, False
+        self.seen, self.seen_to, self.seen_bytes, self.is_processed = None, 0, 0, False
         if view is None:
             return
         prompt, messages = self.history[self.prompt_at :][:1], view.over(self.history[:])
@@ -100,13 +102,33 @@ class ContextState(msgspec.Struct):
 
     def see(self, view: View | None) -> None:
         """Note the messages of a request, given as a view of `next_seen`; None: all of it."""
+        new_bytes = self.new_bytes(view)
         if view is not None:
             self.seen = History(view.over(self.next_seen))
         elif self.seen is not None:
             for message in self.history[self.seen_to :]:
                 self.seen.append(message)
-        self.seen_to = len(self.history) if self.seen is not None else 0
+        if self.seen is not None:
+            self.seen_to, self.seen_bytes = len(self.history), new_bytes
 
-    def new_bytes(self) -> int:
-        """Return the size of the messages that no response has counted yet."""
-        return sum(len(encode_json(message)) for message in self.history[self.measured[0] :])
+    def measure(self, tokens: int) -> None:
+        """Note the size of the conversation up to now, as a response told it."""
+        self.measured, self.seen_bytes = (len(self.history), tokens), 0
+
+    def new_bytes(self, view: View | None = None) -> int:
+        """Return the size of the messages that no response has counted yet, in the next request.
+
+        `view`: what a processor made of `next_seen`.
+        """
+        new = self.history[max(self.measured[0], self.seen_to) :]
+        if view is not None:
+            messages = self.next_seen
+            first = len(messages) - len(new)
+            new = [
+                message
+                for part in view.parts
+                for message in (
+                    [part] if isinstance(part, Message) else messages[max(part[0], first) : part[1]]
+                )
+            ]
+        return self.seen_bytes + sum(len(encode_json(message)) for message in new)

@@ -341,7 +341,17 @@ class RunFinished(_Entry, frozen=True, kw_only=True, tag="run.finished"):
     validated: bool = False
     open_turn: int | None = None
     """Turn that was cut off or closed by the end."""
+    free: bool | None = None
+    """True if the attempt that failed in the end cost nothing, False if it may have cost its whole
+    reservation; None if no attempt failed, or if an older version wrote the end.
+    """
     error: ErrorInfo | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """True if the attempt in progress, if any, cost nothing."""
+        refused = self.error is not None and self.error.status is not None
+        return refused if self.free is None else self.free
 
 
 Entry: TypeAlias = (

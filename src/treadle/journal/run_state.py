@@ -211,7 +211,7 @@ class RunState:
             told = new_bytes if untold else None
             self.spending.charge(entry, self.ledger, self.models.answering, told)
             if untold or entry.context_tokens != 0:
-                self.context.measured = (len(self.context.history), self.ledger.context_tokens)
+                self.context.measure(self.ledger.context_tokens)
         if entry.provider_data is not None:
             self.models.carried |= decode_json(entry.provider_data.encode(), dict[str, object])
         current.judge(entry, self.models, text=bool(text.strip()))
@@ -371,7 +371,7 @@ class RunState:
         current = self.current
         if current.attempt and entry.error is not None:
             self.spending.use_up(self.models.answering)
-        if current.attempt and (entry.error is None or entry.error.status is None):
+        if current.attempt and not entry.is_free:
             self.ledger.lose(self.spending.reserved, current.cut_bytes)
         self._end_summary(lost=True)
         self.finished, current.attempt, current.results_only = entry, 0, False

@@ -12,6 +12,8 @@ import msgspec
 
 from treadle._internal.json_text import encode_json
 from treadle.budget.ledger import Ledger
+from treadle.budget.limits import BudgetSpent
+from treadle.budget.spending import Reserved
 from treadle.context.shortening import with_images
 from treadle.errors import AgentError
 from treadle.events.feed import Feed
@@ -156,8 +158,8 @@ class ChangedRequests:
         assert self._attempt is not None, "only an attempt can fail"
         self._span.retried(error.kind.value if switch is None else switch.kind, wait_s)
         failed, number = error_info(as_error(error, self._plan)), self._attempt.number + 1
-        free = not self._attempt.fold.begun and (error.status is not None or not error.sent)
-        if not free:
+        free = costs_nothing(self._attempt, error)
+        if not free and (switch is None or switch.usage is None):
             self._ledger.check_again(self._asked.reserved)
         if switch is None:
             await self._append(
@@ -170,9 +172,17 @@ class ChangedRequests:
             spent_usd = (
                 None if switch.usage is None else await prices.cost_usd(switch.usage, asked.at, "")
             )
+            spent: BudgetSpent | None = None
+            if switch.usage is not None and asked.reserved is not None:
+                try:
+                    self._ledger.check_again(Reserved.of(switch.usage, spent_usd))
+                except BudgetSpent as e:  # record what it has cost, and reserve nothing more
+                    spent, asked = e, msgspec.structs.replace(asked, reserved=None)
             await self._append(
                 *switched(asked, switch, failed, attempt=number, spent_usd=spent_usd, free=free)
             )
+            if spent is not None:
+                raise spent
 
     async def _retry_changed(self, error: AgentError) -> History:
         """Record the failed attempt, and return the messages of the next, which have changed."""
@@ -218,6 +228,11 @@ class ChangedRequests:
         return msgspec.structs.replace(
             request, settings=without(request.settings, {name}), model=self._state.models.asked
         )
+
+
+def costs_nothing(attempt: ModelAttempt, error: AgentError) -> bool:
+    """Return True if the provider refused a failed attempt, or never received it."""
+    return not attempt.fold.begun and (error.status is not None or not error.sent)
 
 
 def switched(

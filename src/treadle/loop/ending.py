@@ -36,6 +36,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     output: object = None
     output_json: JsonText = "null"
     validated: bool = False
+    free: bool | None = None
+    """As in RunFinished."""
 
     def finished(self, open_turn: int | None) -> RunFinished:
         """Return the run's last entry. `open_turn`: the turn that it closes, or None."""
@@ -54,6 +56,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
             output=self.output_json,
             validated=self.validated,
             open_turn=open_turn,
+            free=self.free,
             error=None if self.error is None else error_info(self.error),
         )
 

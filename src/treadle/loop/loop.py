@@ -118,6 +118,7 @@ class Run:
         self.inbox.late.entries = before.inbox.late.take()
         before.inbox.late.go_on_in(self.inbox.late)
         self.inbox.wants_compaction = before.inbox.wants_compaction
+        self.time.above = before.time.above
         self._cancelled_by, self._let_go = before._cancelled_by, before._let_go
         if before._scope.cancel_called:
             self._scope.cancel()
@@ -133,6 +134,7 @@ class Run:
 
     async def _drive(self) -> None:
         plan, begun = self.plan, self._clock.monotonic()
+        entered = 0.0 if plan.limits.seconds is None else anyio.current_time()
         with self._toolbox.traced.run() as span:
             if "before_input" in plan.hooks.points:
                 plan = await rewritten(plan)
@@ -143,7 +145,7 @@ class Run:
                 self._feed.warn(text)
             outcome, error = Outcome.CANCELLED, None
             if (seconds := plan.limits.seconds) is not None:
-                self._scope.deadline = anyio.current_time() + max(seconds - self._driven_s, 0)
+                self._scope.deadline = entered + max(seconds - self._driven_s, 0)
             try:
                 with self._scope:
                     outcome, error = await self._outcome()

@@ -18,7 +18,7 @@ from treadle.events.tracing import NO_SPAN, at_first
 from treadle.journal.entries import ModelBatched, ModelRequested, ModelResponded
 from treadle.journal.journal import Append
 from treadle.journal.view import View
-from treadle.loop.changed_requests import ChangedRequests
+from treadle.loop.changed_requests import ChangedRequests, costs_nothing
 from treadle.loop.hook_responses import given, replacing
 from treadle.loop.plan import Plan
 from treadle.loop.toolbox import Toolbox
@@ -56,6 +56,10 @@ class ModelTurn(ChangedRequests):
         """Complete response to the current attempt, as the model sent it, and its cost."""
         self._traced, self._span = toolbox.traced, NO_SPAN
         self.was_short = False
+        self.is_free = False
+        """True if the last attempt failed without a cost: the provider refused it, or never
+        received it.
+        """
         if plan.batch is not None:
             plan.batch.begin(self._batched, self._state.current.batched)
 
@@ -81,17 +85,17 @@ class ModelTurn(ChangedRequests):
             self._feed.begin_message(self._message_id, attempt)
             response = given(said.answered, attempt, self._feed)
             return response, self._entry(response.parts, response, hook=said.hook)
+        view = None
+        if self._processor is not None and batched is None:
+            view = await self._view(self._processor)
         left = ReservedResponse(self._plan.output_tokens, None)
-        if self._ledger.estimates and batched is None:
+        if self._ledger.estimates and batched is None:  # no wait from here to the reservation
             left = self._ledger.output_left(
-                left.tokens, self._state.context.new_bytes(), self._plan.dearest
+                left.tokens, self._state.context.new_bytes(view), self._plan.dearest
             )
         if left.tokens <= 0:
             assert left.limit is not None, "only a limit leaves nothing"
             return left.limit
-        view = None
-        if self._processor is not None and batched is None:
-            view = await self._view(self._processor)
         attempt = await self._begin(left, last, view)
         request = self._request(left.tokens, last)
         if self._state.context.seen is not None:
@@ -170,6 +174,7 @@ class ModelTurn(ChangedRequests):
         # read before this turn's reservation reduces it
         told = 0.0 if last is None else self._ledger.left(last)
         self._ledger.ask(left)
+        self.is_free = False
         self._message_id = new_id("msg")
         self._attempt = attempt = ModelAttempt(
             self._state.context.call_ids, number=self._state.current.attempt + (batched is None)
@@ -216,6 +221,9 @@ class ModelTurn(ChangedRequests):
                             response.usage, self._asked.at, response.model, response.details
                         ),
                     )
+        except AgentError as error:
+            self.is_free = costs_nothing(attempt, error)
+            raise
         finally:
             self.reached += attempt.reached
         return response

@@ -291,4 +291,5 @@ class Closing:
             output=output,
             output_json=output_json,
             validated=outcome is Outcome.COMPLETED,
+            free=self._model.is_free if error is not None and self._model.is_open else None,
         )

@@ -15,6 +15,7 @@ from treadle._internal.log_masking import mask_logs
 from treadle._internal.redaction import Redactor
 from treadle.agents.agent import Agent
 from treadle.agents.templates import expand_message
+from treadle.budget.ledger import Ledger
 from treadle.config import Config
 from treadle.events.hooks import NO_HOOKS, Hook, Hooks
 from treadle.journal.entries import Fork
@@ -215,7 +216,7 @@ class Assembly:
         if not submits:
             await self.toolboxes.confining.check(agent)
         limits = merged_limits(options.get("limits"), agent)
-        chosen = await self.choice.choose(self.asked(agent), asker, limits)
+        chosen = await self.choice.choose(self.asked(agent), asker, limits, _ledger(caller))
         prompt, scaled = await fitted_message(prompt)
         own = options.get("settings", NOTHING_SET).over(output_settings(agent))
         settings, warnings = merged_settings(own, agent.settings.over(self.settings), chosen.model)
@@ -251,6 +252,10 @@ class Assembly:
             approver=options.get("on_approval"),
             warnings=(*warnings, *scaled, *more.missed, *self.announced(agent, mode, caller)),
         )
+
+
+def _ledger(caller: ParentCall | None) -> Ledger | None:
+    return None if caller is None else caller.plan.state.ledger
 
 
 def _below(caller: ParentCall | None) -> dict[str, Any]:

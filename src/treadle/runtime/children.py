@@ -247,8 +247,8 @@ class Children:
         """
         assert state.started is not None, "a run begins with run.started"
         run_id = state.started.run_id
-        # earlier drivers may have left some, started by calls
-        if waiting or (run_id not in self._left and not (state.resumed and state.context.call_ids)):
+        # earlier drivers may have left some, started by calls or hooks
+        if waiting or (run_id not in self._left and not state.resumed):
             return
         self._left.discard(run_id)
         with anyio.move_on_after(CLOSE_GRACE_S, shield=True):

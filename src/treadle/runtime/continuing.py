@@ -17,7 +17,9 @@ from msgspec import structs
 from treadle._internal.clock import Clock
 from treadle.agents.agent import Agent, Deps
 from treadle.agents.registry import AgentRegistry
-from treadle.errors import AgentError
+from treadle.budget.ledger import Ledger
+from treadle.budget.limits import LIMIT_NAMES, BudgetSpent
+from treadle.errors import AgentError, ErrorKind
 from treadle.events.feed import EventStream
 from treadle.events.hub import Hub
 from treadle.journal.entries import Fork, RunStarted
@@ -155,6 +157,7 @@ class ContinuingRuns(Runs):
         `read`: the run as just read, which this call owns from now on.
         """
         self.check(options, ResumeOptions)
+        check_words(options)
         if options.get("wait") and read is None:
             await until_idle(self.journal, run_id)
         # before the run is read, because the session may be its own
@@ -177,11 +180,23 @@ class ContinuingRuns(Runs):
             resumption = Resumption(writer=writer, answers=answers, below=below)
             plan = structs.replace(plan, resumption=resumption)
             try:
-                return self.ready(claim, PlannedRun(now, plan, (found, last)), deps, hears)
+                job = self.ready(claim, PlannedRun(now, plan, (found, last)), deps, hears)
             except BaseException:
                 with anyio.CancelScope(shield=True):
                     await writer.release(waiting=None)
                 raise
+            if caller is None:
+                await self._reserve(job)
+            return job
+
+    async def _reserve(self, job: RunHandle[Any]) -> None:
+        """Reserve the budget of a run that is resumed by itself, maybe below another run."""
+        try:
+            job.run.reserve()
+        except BudgetSpent as e:
+            with anyio.CancelScope(shield=True):
+                await self.drop(job)
+            raise _nothing_left(job.run.plan.run_id, e) from e
 
     def finished(self, state: RunState, agent: Agent[Any, Out] | None) -> RunResult[Out]:
         """Return the result of a finished run, from its journal."""
@@ -222,7 +237,6 @@ async def resumed_plan(
     checked.
     """
     started = _started(state)
-    check_words(options)
     await assembly.toolboxes.confining.check(agent)
     limits = limits_over(options.get("limits"), state.ledger.limits)
     more = await assembly.more_tools(
@@ -234,14 +248,15 @@ async def resumed_plan(
     headers = headers_of(assembly.choice, wanted, options, caller)
     batch = assembly.batches.again(started)
     asker = Asker(started.run_id, started.session_id, state=state, headers=headers, batch=batch)
-    chosen = await assembly.choice.choose(wanted, asker, limits)
+    above = caller.plan.state.ledger if caller else await _ledger_above(assembly.journal, state)
+    chosen = await assembly.choice.choose(wanted, asker, limits, above=above)
     system, changed = system_again(agent, started, state)
     lower = state.agent.settings.over(output_settings(agent))
     settings, dropped = merged_settings(NOTHING_SET, lower, chosen.model)
     await _count_children(assembly.journal, started.run_id, state)
     mode = checked_mode(options.get("mode") or state.mode)
     return Plan(
-        **assembly.shared(agent, chosen, asker, more, caller),
+        **{**assembly.shared(agent, chosen, asker, more, caller), "above": above},
         system=system,
         settings=settings,
         limits=limits,
@@ -262,10 +277,45 @@ async def resumed_plan(
     )
 
 
+async def _ledger_above(
+    journal: Journal, state: RunState, seen: frozenset[str] = frozenset()
+) -> Ledger | None:
+    """Return the ledger of the run that started this one, which is resumed by itself; None if it
+    has none. The limits of all runs above still apply. `seen`: runs below, because imported runs
+    may name each other as parents.
+    """
+    started = _started(state)
+    run_id, seen = started.parent_run_id, seen | {started.run_id}
+    if run_id is None or run_id in seen:
+        return None
+    try:
+        parent = await journal.load(run_id)
+    except AgentError as e:
+        if e.kind is not ErrorKind.INVALID:
+            raise
+        return None
+    await _count_children(journal, run_id, parent)
+    for cut in parent.under_way:
+        parent.ledger.lose(cut)
+    try:
+        parent.ledger.begin(await _ledger_above(journal, parent, seen), run_id=run_id)
+    except BudgetSpent as e:
+        raise _nothing_left(started.run_id, e) from e
+    for cut in state.under_way:  # the run counts it itself
+        parent.ledger.take_back(cut)
+    return parent.ledger
+
+
+def _nothing_left(run_id: str, spent: BudgetSpent) -> AgentError:
+    return AgentError(
+        "limit",
+        f"run {run_id} cannot be resumed: the limit of {LIMIT_NAMES[spent.outcome]} of the run "
+        "that started it leaves nothing",
+    )
+
+
 async def _count_children(journal: Journal, run_id: str, state: RunState) -> None:
     """Add the usage of child runs at any depth, because limits apply to all of them."""
-    if not state.context.call_ids:  # only calls start child runs
-        return
     for child in await journal.children(run_id):
         spent = await journal.load(child.run_id)
         await _count_children(journal, child.run_id, spent)

@@ -88,10 +88,15 @@ async def going_on(
 
 
 def hooked_run(
-    plan: Plan, deps: object, spawn: Callable[..., Awaitable[Any]] | None = None
+    plan: Plan,
+    deps: object,
+    spawn: Callable[..., Awaitable[Any]] | None = None,
+    known: dict[str, Any] | None = None,
 ) -> HookedRun[Any]:
-    """Return the run as its hooks see it. `spawn`: starts a child run for a call of the run."""
-    known: dict[str, Any] = {}
+    """Return the run as its hooks see it. `spawn`: starts a child run for a call of the run.
+    `known`: results of child runs by key, which all agents of a run share.
+    """
+    known = {} if known is None else known
     asking = defaultdict[str, anyio.Lock](anyio.Lock)
 
     async def run_child(key: str, *asked: Any, **options: Any) -> Any:

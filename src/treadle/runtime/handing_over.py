@@ -120,7 +120,9 @@ async def _plan(
     await assembly.toolboxes.confining.check(agent)
     more = await assembly.more_tools(agent, plan.limits)
     asker = Asker(plan.run_id, plan.session_id, headers=plan.headers, batch=plan.batch)
-    chosen = await assembly.choice.choose(assembly.asked(agent), asker, plan.limits)
+    chosen = await assembly.choice.choose(
+        assembly.asked(agent), asker, plan.limits, above=plan.above
+    )
     settings, dropped = merged_settings(
         output_settings(agent), agent.settings.over(assembly.settings), chosen.model
     )

@@ -12,6 +12,7 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from treadle.budget.ledger import Ledger
 from treadle.budget.price_list import Prices
 from treadle.budget.prices import Pricing, needed
 from treadle.config import Config
@@ -47,9 +48,11 @@ class ModelChoice:
         self._journal = journal
         self._prices = Prices(config)
 
-    async def choose(self, asked: str | Model, asker: Asker, limits: Limits) -> ChosenModel:
+    async def choose(
+        self, asked: str | Model, asker: Asker, limits: Limits, above: Ledger | None = None
+    ) -> ChosenModel:
         """Resolve a model. Raises AgentError: invalid for an unknown name, or for an unknown price
-        if cost is limited; auth if there is no key.
+        if cost is limited, also by the run `above`; auth if there is no key.
         """
         if isinstance(asked, str) and asker.batch is None and (others := self._in_its_place(asked)):
             asked = FallbackModel(asked, *others, on=self._config.fallback.on)
@@ -92,10 +95,8 @@ class ModelChoice:
             from treadle.runtime.batches import batched_choice  # noqa: PLC0415  few runs are in a batch
 
             chosen = batched_choice(self._models, asked, chosen, asker)
-        if limits.cost_usd is not None:
-            for name in chosen.names:
-                await chosen.prices(name).load()
-                needed(chosen.prices(name), name)
+        if limits.cost_usd is not None or (above is not None and above.counts_money):
+            await _check_prices(chosen)
         return chosen
 
     def headers(self, asked: str | Model, given: object) -> RunHeaders | None:
@@ -186,8 +187,21 @@ class ModelChoice:
         except AgentError as e:
             missed = missed_small(self._config, own.name, e)
         else:
-            yield Summariser(small.model, small.name, small.prices, small.windows(small.name))
-        yield Summariser(own.model, own.name, own.prices, own.windows(own.name), missed)
+            yield Summariser(
+                small.model,
+                small.name,
+                small.prices,
+                small.windows(small.name),
+                names=small.names,
+            )
+        yield Summariser(own.model, own.name, own.prices, own.windows(own.name), missed, own.names)
+
+
+async def _check_prices(chosen: ChosenModel) -> None:
+    """Load the prices of all models that may be used. Raises AgentError(invalid)."""
+    for name in chosen.names:
+        await chosen.prices(name).load()
+        needed(chosen.prices(name), name)
 
 
 def _check_model(model: object) -> None:

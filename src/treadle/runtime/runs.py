@@ -199,7 +199,7 @@ class Runs:
             redactor=self._redactor,
             hooks=plan.hooks,
         )
-        run = self._run(planned, deps, feed)
+        run = self._run(planned, deps, feed, {})
         if parent is not None and (above := self._jobs.get(parent.caller.plan.run_id)) is not None:
             run.time.above = above.run.time
         if self.late.runs:
@@ -217,23 +217,28 @@ class Runs:
             run.cancel("kill")
         return job
 
-    def _run(self, planned: PlannedRun[Any], deps: Any, feed: Feed) -> Run:
+    def _run(self, planned: PlannedRun[Any], deps: Any, feed: Feed, known: dict[str, Any]) -> Run:
         agent, plan = planned.agent, planned.plan
         if plan.hooks.points:
             spawn = partial(self._children.spawn, plan, feed)
-            plan.hooks.begin(hooked_run(plan, deps, spawn), feed.warn)
+            plan.hooks.begin(hooked_run(plan, deps, spawn, known), feed.warn)
         toolbox = self._assembly.toolboxes.make(agent, plan, deps, feed, self._children.spawn)
         run = Run(plan, toolbox, self.journal, feed, clock=self._clock, retries=self._retries)
         if agent.handoffs:
-            run.hand_over = partial(self._hand_over, planned.definitions, deps, feed)
+            run.hand_over = partial(self._hand_over, planned.definitions, deps, feed, known)
         return run
 
     async def _hand_over(
-        self, agents: Sequence[Agent[Any, Any]], deps: Any, feed: Feed, before: Run
+        self,
+        agents: Sequence[Agent[Any, Any]],
+        deps: Any,
+        feed: Feed,
+        known: dict[str, Any],
+        before: Run,
     ) -> Run:
         planned = await handed_over(self._assembly, agents, deps, before, self.agents.get)
         feed.use(planned.plan.hooks)
-        return self._run(planned, deps, feed)
+        return self._run(planned, deps, feed, known)
 
     async def _drive(self, job: RunHandle[Out]) -> None:
         try:

@@ -28,7 +28,7 @@ from treadle.service.database.scope import Scope
 from treadle.service.database.tables import Spent, new_row_id
 from treadle.service.problems import too_many, unavailable
 from treadle.service.spending import RunSpending
-from treadle.service.totals import Totals, TotalsShare, until_tomorrow_s
+from treadle.service.totals import NOTHING, Totals, TotalsShare, until_tomorrow_s
 from treadle.service.windows import SlidingWindow, network_of
 from treadle.types import now
 
@@ -114,13 +114,22 @@ class UserLimits:
 
     @asynccontextmanager
     async def run(
-        self, scope: Scope, run_id: str, agent: Agent[Any, Any]
+        self, scope: Scope, run_id: str, agent: Agent[Any, Any], before: TotalsShare = NOTHING
     ) -> AsyncGenerator[RunSpending]:
-        """Acquire a slot for one run, after checking the user's daily limits."""
+        """Acquire a slot for one run, after checking the user's daily limits. `before`: as for
+        `Totals.reserve`.
+        """
         async with self.place(scope) as spending:
             await self._database.run(
                 scope,
-                partial(self.afford, scope=scope, spending=spending, run_id=run_id, agent=agent),
+                partial(
+                    self.afford,
+                    scope=scope,
+                    spending=spending,
+                    run_id=run_id,
+                    agent=agent,
+                    before=before,
+                ),
             )
             yield spending
 
@@ -194,17 +203,15 @@ class UserLimits:
         """Count usage for today and settle the run's reservation, in a separate transaction or in
         the reply's. Only the first process to do so counts.
         """
-        if (
-            not self.totals.settle(session, run_id, spending.tokens, spending.cost_usd)
-            or not spending
-        ):
+        spending.counted = self.totals.settle(session, run_id, spending.tokens, spending.cost_usd)
+        if not any(spending.counted):
             return
         today = now().date()
         values = {
             "mine": scope.user_id,
             "today": today,
-            "more_tokens": spending.tokens,
-            "more_usd": spending.cost_usd,
+            "more_tokens": spending.counted.tokens,
+            "more_usd": spending.counted.cost_usd,
         }
         if execute(session, _SPEND, values).rowcount:
             return
@@ -216,8 +223,8 @@ class UserLimits:
                     {
                         "id": new_row_id(),
                         "day": today,
-                        "tokens": spending.tokens,
-                        "cost_usd": spending.cost_usd,
+                        "tokens": spending.counted.tokens,
+                        "cost_usd": spending.counted.cost_usd,
                     },
                 )
         except IntegrityError:  # a concurrent transaction created the day's row
@@ -225,7 +232,7 @@ class UserLimits:
 
     def counted(self, spending: RunSpending) -> None:
         """Reset the counters, after the commit."""
-        self._metrics.tokens.inc(spending.tokens)
+        self._metrics.tokens.inc(spending.counted.tokens)
         spending.tokens, spending.cost_usd, spending.reserved_for = 0, 0.0, None
 
     def afford(
@@ -237,6 +244,7 @@ class UserLimits:
         agent: Agent[Any, Any],
         *,
         queued: bool = False,
+        before: TotalsShare = NOTHING,
     ) -> None:
         """Reserve a share of the totals for a run, if the user's limits for today allow it.
         `session` must be in a write transaction.
@@ -258,7 +266,7 @@ class UserLimits:
                 "tomorrow.",
                 until_tomorrow_s(),
             )
-        spending.limits = self.totals.reserve(session, run_id, agent, queued=queued)
+        spending.limits = self.totals.reserve(session, run_id, agent, queued=queued, before=before)
         spending.reserved_for = run_id
 
     def refused(self, limit: str) -> None:

@@ -145,9 +145,10 @@ async def reserve_again(service: Service, scope: Scope, run_id: str) -> None:
     (shares.py). Raises Problem(503).
     """
     limits = (await service.runtime.journal.load(run_id)).ledger.limits
+    before = await taken(service.runtime.journal, run_id)
     wanted = TotalsShare(limits.tokens or 0, limits.cost_usd or 0.0)
     await service.database.run(
-        scope, lambda session: service.limits.totals.reserve_again(session, run_id, wanted)
+        scope, lambda session: service.limits.totals.reserve_again(session, run_id, wanted, before)
     )
 
 

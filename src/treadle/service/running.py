@@ -127,13 +127,16 @@ async def go_on(
     if agent is None or state.started is None or state.started.user_id != scope.user_id:
         return None
     async with AsyncExitStack() as held:
-        spending = await held.enter_async_context(service.limits.run(scope, run.run_id, agent))
+        before = await taken(service.runtime.journal, run.run_id)
+        spending = await held.enter_async_context(
+            service.limits.run(scope, run.run_id, agent, before)
+        )
         limits = await measurable(
             service.runtime,
             agent,
             beyond(
                 state.ledger.limits,
-                await taken(service.runtime.journal, run.run_id),
+                before,
                 spending.limits,
             ),
         )

@@ -13,7 +13,7 @@ from treadle.agents.agent import Agent
 from treadle.errors import AgentError
 from treadle.journal.journal import Journal
 from treadle.messages.metrics import RunMetrics
-from treadle.service.totals import TotalsShare
+from treadle.service.totals import NOTHING, TotalsShare
 from treadle.types import Limits as RunLimits
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ class RunSpending:
     def __init__(self) -> None:
         self.tokens = 0
         self.cost_usd = 0.0
+        self.counted = NOTHING
+        """The part that was counted: all but what was counted when the run came to wait."""
         self.limits = RunLimits()
         """Limits of the run, in addition to those of its agent."""
         self.reserved_for: str | None = None

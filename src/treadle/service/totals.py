@@ -60,6 +60,9 @@ _SETTLE: Final = (
     .where(col(Reserved.run_id) == bindparam("run"))
     .execution_options(synchronize_session=False)
 )
+_COUNTED: Final = select(Reserved.counted_tokens, Reserved.counted_usd).where(
+    col(Reserved.run_id) == bindparam("run")
+)
 _RESERVE: Final = insert(Reserved)
 _RESERVED: Final = select(
     func.coalesce(func.sum(Reserved.tokens), 0),
@@ -81,6 +84,7 @@ class TotalsShare(NamedTuple):
     cost_usd: float
 
 
+NOTHING: Final = TotalsShare(0, 0.0)
 AGENT: Final = TotalsShare(1_000_000, 1.0)
 """Share of a run whose agent has no such limits."""
 
@@ -135,38 +139,49 @@ class Totals:
     # ------------------------------------------------------------ tokens and money
 
     def reserve(
-        self, session: Session, run_id: str, agent: Agent[Any, Any], *, queued: bool = False
+        self,
+        session: Session,
+        run_id: str,
+        agent: Agent[Any, Any],
+        *,
+        queued: bool = False,
+        before: TotalsShare = NOTHING,
     ) -> Limits:
         """Reserve a share for a run, in a writing transaction. Return limits that tighten those of
-        its agent.
+        its agent. `before`: usage of a run that continues, which was counted when it came to wait.
 
         The share is the agent's own, if that much is left. With less left, a run begins with all of
         it if no other run is in progress. If the day's whole limit is below `LEAST_TOKENS`, the
         tokens of the last run are not limited, because it would never begin otherwise.
         """
         wanted = self._shares.get(agent.name) or share_of(agent)
-        share = self._reserve(session, run_id, wanted, queued=queued)
+        share = self._reserve(session, run_id, wanted, before, queued=queued)
         # Overrides the default.
         turns = DEFAULT_LIMITS.turns if agent.limits is None else None
         tokens = share.tokens if share.tokens >= min(LEAST_TOKENS, wanted.tokens) else None
         return Limits(tokens=tokens, cost_usd=share.cost_usd, turns=turns)
 
-    def reserve_again(self, session: Session, run_id: str, wanted: TotalsShare) -> None:
-        """Reserve a full share for a run that resumes with its original limits."""
-        self._reserve(session, run_id, wanted, queued=True, whole=True)
+    def reserve_again(
+        self, session: Session, run_id: str, wanted: TotalsShare, before: TotalsShare
+    ) -> None:
+        """Reserve a full share for a run that resumes with its original limits. `before`: as for
+        `reserve`.
+        """
+        self._reserve(session, run_id, wanted, before, queued=True, whole=True)
 
     def _reserve(
         self,
         session: Session,
         run_id: str,
         wanted: TotalsShare,
+        before: TotalsShare,
         *,
         queued: bool,
         whole: bool = False,
     ) -> TotalsShare:
         at = now()
         spent = self._locked(session, at.date())
-        execute(session, _SETTLE, {"run": run_id})
+        counted = _take(session, run_id) or before  # a share that is held was not counted since
         reserved_tokens, reserved_usd, under_way = _reserved(session)
         part = QUEUED_PART if queued and under_way else 1.0
         tokens = int(part * (self.totals.tokens_per_day - spent[0])) - reserved_tokens
@@ -193,6 +208,8 @@ class Totals:
             "day": at.date(),
             "expires_at": at + timedelta(seconds=RESERVED_S),
             **share._asdict(),
+            "counted_tokens": counted.tokens,
+            "counted_usd": counted.cost_usd,
         }
         execute(session, _RESERVE, row)
         return share
@@ -215,20 +232,25 @@ class Totals:
             )
         ]
 
-    def settle(self, session: Session, run_id: str | None, tokens: int, cost_usd: float) -> bool:
-        """Count the run's usage for today, and release its reservation.
-
-        Return False and count nothing if that was done already.
+    def settle(
+        self, session: Session, run_id: str | None, tokens: int, cost_usd: float
+    ) -> TotalsShare:
+        """Count the run's usage for today, and release its reservation. Return what was counted:
+        all but the usage that was counted when the run came to wait, and nothing if this was done
+        already.
         """
-        if run_id is not None and not execute(session, _SETTLE, {"run": run_id}).rowcount:
-            return False
+        if run_id is not None:
+            if (counted := _take(session, run_id)) is None:
+                return NOTHING
+            tokens = max(tokens - counted.tokens, 0)
+            cost_usd = max(cost_usd - counted.cost_usd, 0.0)
         if tokens or cost_usd:
             today = now().date()
             more = {"today": today, "more_tokens": tokens, "more_usd": cost_usd}
             if not execute(session, _SPEND, more).rowcount:
                 self._locked(session, today)  # creates the day's row
                 execute(session, _SPEND, more)
-        return True
+        return TotalsShare(tokens, cost_usd)
 
     def used(self, session: Session) -> Used:
         """Return the current usage, for the metrics."""
@@ -263,6 +285,16 @@ class Totals:
         if not is_left:
             self._refused(f"all {what}")
             raise _soon() if under_way else _tomorrow()
+
+
+def _take(session: Session, run_id: str) -> TotalsShare | None:
+    """Release a run's reservation. Return the usage that was counted before it; None without a
+    reservation.
+    """
+    row = execute(session, _COUNTED, {"run": run_id}).first()
+    if not execute(session, _SETTLE, {"run": run_id}).rowcount:
+        return None  # also if another process was faster
+    return NOTHING if row is None else TotalsShare(*row)
 
 
 def _reserved(session: Session) -> tuple[int, float, int]:

@@ -17,7 +17,7 @@ from treadle.errors import AgentError
 from treadle.service.database.row_security import first_come, make_role
 from treadle.service.database.tables import ANOTHER
 
-VERSIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006")
+VERSIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 """Versions, oldest first; a test compares them with the files."""
 VERSION_TABLE: Final = "treadle_version"
 """Name of the version table. An application may use Alembic's default name in the same database."""

@@ -226,3 +226,8 @@ class Reserved(Row, table=True):
     """Expiry, extended while the run is in progress. After it, a share whose run is in no known
     journal is free.
     """
+    counted_tokens: int = Field(
+        default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": "0"}
+    )
+    counted_usd: float = Field(default=0.0, sa_column_kwargs={"server_default": "0"})
+    """Usage of the run that was counted when it came to wait, before this reservation."""
