@@ -71,13 +71,13 @@ class Failing:
     """A writer that cannot append entries of a kind, as with a full disk."""
 
     def __init__(self, writer: RunWriter, kind: type[Entry]) -> None:
-        self._writer, self._kind = writer, kind
+        self._writer, self.kind = writer, kind
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._writer, name)
 
     async def append(self, entries: Sequence[Entry], **more: Any) -> int:
-        if any(isinstance(entry, self._kind) for entry in entries):
+        if any(isinstance(entry, self.kind) for entry in entries):
             raise AgentError("agent", "the disk is full")
         return await self._writer.append(entries, **more)
 

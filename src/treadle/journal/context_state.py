@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle._internal.json_text import encode_json
-from treadle.journal.receipts import Receipt, Said
+from treadle.journal.receipts import Receipt, Said, Withdrawn, folded
 from treadle.journal.view import View
 from treadle.messages.history import History
 from treadle.messages.message import Message
@@ -28,6 +28,8 @@ class ContextState(msgspec.Struct):
     """Ids of all calls in the history."""
     said: list[Said] = []
     """Messages and compaction receipts that the run adds to its session."""
+    base: Sequence[Message] = ()
+    """Messages before the run, as it found them."""
     measured: tuple[int, int] = (0, 0)
     """Number of messages at the beginning of the history that a response or a compaction has
     measured, and their tokens.
@@ -57,6 +59,7 @@ class ContextState(msgspec.Struct):
         """
         return cls(
             history=History(past, settled=len(past) if settled is None else settled),
+            base=past,
             past=len(past),
             prompt_at=len(past),
             call_ids={call.id for message in past for call in message.tool_calls},
@@ -65,6 +68,17 @@ class ContextState(msgspec.Struct):
     def add(self, message: Message) -> None:
         self.history.append(message)
         self.said.append(message)
+
+    def added(self, *, is_fork: bool) -> Sequence[Said]:
+        """Return what the run adds to its session; a fork also adds what it continued from."""
+        return [*self.base, *self.said] if is_fork else self.said
+
+    def own_messages(self, given: int) -> list[Message]:
+        """Return the messages of the run in full, without the first `given` ones, which it was
+        given: also those that a compaction removed, or that a handoff did not show.
+        """
+        left = (one for one in self.said[given:] if isinstance(one, Message | Withdrawn))
+        return folded((), left)
 
     def ask(self, message: Message) -> None:
         """Add the prompt of the run."""

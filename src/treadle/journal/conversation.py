@@ -104,9 +104,7 @@ class StoredConversation:
         self.found[run_id] = PastBeforeRun(self.pieces, count, packed)
 
     def add(self, said: Sequence[Said], pieces: Sequence[ConversationPiece]) -> None:
-        """Append what was said, in its compressed form. The user's first message names an unnamed
-        conversation.
-        """
+        """Append what was said, in its compressed form."""
         self.pieces += pieces
         packed = [piece.said for piece in pieces if isinstance(piece.said, bytes)]
         if len(packed) == len(pieces):
@@ -115,9 +113,26 @@ class StoredConversation:
         else:
             view = folded(unpacked(self.packed), said)
             self.packed, self.count = [_packed(view)], len(view)
+
+    def name(self, said: Iterable[Message]) -> None:
+        """Name an unnamed conversation after the user's first message."""
         if self.title == NEW_SESSION:
-            users = (one.text for one in said if isinstance(one, Message) and one.role == "user")
+            users = (one.text for one in said if one.role == "user")
             self.title = title_of(next((text for text in users if text.strip()), ""))
+
+    def remember(self, run_id: str, said: Sequence[Said]) -> None:
+        """Add what a run said: before the messages that were added while it was active."""
+        past, pieces = self.found[run_id], pieces_of(said, run_id)
+        at, own = past.count, self.pieces
+        if at == len(own) or any(piece and piece.run_id == run_id for piece in own):
+            self.add(said, pieces)
+            return
+        for other in self.found.values():
+            if other.pieces is own and other.count > at:
+                other.packed, other.count = (*other.view(),), other.count + len(pieces)
+        own[at:at] = pieces
+        self.packed = _view(own)
+        self.count = len(unpacked(self.packed))
 
     def clear(self) -> None:
         """Remove all messages from view."""

@@ -62,6 +62,10 @@ class Fork(Value, frozen=True, kw_only=True):
     """True if the run's own prompt follows; False if it continues where the other run stopped."""
     results: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     """Call id -> result that replaces that call's result."""
+    delayed: bool = False
+    """True if messages that could not follow the other run's open calls yet are kept. Older forks
+    left them out.
+    """
 
 
 class Evaluated(Value, frozen=True, kw_only=True):

@@ -49,7 +49,14 @@ def fork_of(
         if turn == 0
         else state.seq
     )
-    return Fork(run_id=run_id, turn=turn, seq=seq, asks=asks, results=dict(results))
+    return Fork(
+        run_id=run_id,
+        turn=turn,
+        seq=seq,
+        asks=asks,
+        results=dict(results),
+        delayed=seq == state.seq and bool(state.context.later),
+    )
 
 
 def check_results(fork: Fork, records: Sequence[Record]) -> None:

@@ -73,6 +73,8 @@ def forked(fork: Fork, read: Callable[[str], Sequence[Record]], sessions: Sessio
                 parent.current.response.at,
             )
         )
+        if fork.delayed:
+            messages += parent.context.later
     return RunState(messages, settled=min(parent.context.history.settled, len(messages)))
 
 

@@ -38,6 +38,11 @@ def title_of(text: str) -> str:
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1].rstrip() + "…"
 
 
+def fork_title(title: str) -> str:
+    """Return the title of a session that begins with a fork of another session's run."""
+    return f"{title} (fork)"
+
+
 def _shown(line: str) -> str:
     words = " ".join(line[: 20 * TITLE_CHARS].split())
     if words.isprintable():

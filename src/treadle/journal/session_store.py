@@ -38,16 +38,21 @@ class SessionStore:
         Raises AgentError(invalid) if the id is taken or not valid.
         """
         with self._lock:
-            key = session_id if session_id is not None else new_id("session")
-            if key in self._sessions:
-                raise AgentError("invalid", f"session {key!r} already exists")
-            check_session_id(key)
+            made = self.make(title, session_id if session_id is not None else new_id("session"))
+            self._current = made.id
+            return made
+
+    def make(self, title: str, session_id: str) -> SessionInfo:
+        """Create the session of a run. The current one stays. Raises the errors of `create`."""
+        with self._lock:
+            if session_id in self._sessions:
+                raise AgentError("invalid", f"session {session_id!r} already exists")
+            check_session_id(session_id)
             at = now()
             self._changes += 1
-            made = self._sessions[key] = StoredConversation(
-                key, title.strip() or NEW_SESSION, at, at, self._changes
+            made = self._sessions[session_id] = StoredConversation(
+                session_id, title.strip() or NEW_SESSION, at, at, self._changes
             )
-            self._current = key
             return made.info()
 
     def get(self, session_id: str) -> SessionInfo | None:
@@ -96,6 +101,7 @@ class SessionStore:
             if found is None:
                 return False
             found.add(whole, pieces)
+            found.name(whole)
             self._touch(found)
             return True
 
@@ -121,8 +127,11 @@ class SessionStore:
             found = self._sessions.get(session_id)
             if found is None:
                 return []
-            past = found.found.get(before or "")
-            packed = (*found.packed,) if past is None else past.view()
+            if before is None:
+                packed: Sequence[bytes] = (*found.packed,)
+            else:  # none if the session has been deleted since, and recreated
+                past = found.found.get(before)
+                packed = () if past is None else past.view()
         return unpacked(packed)
 
     def everything(self, session_id: str) -> Sequence[Message]:
@@ -136,9 +145,10 @@ class SessionStore:
         """Record messages of an ended run, unless the session was cleared since it began."""
         with self._lock:
             found = self._sessions.get(session_id)
-            if found is None or run_id not in found.found or run_id in found.gone:
+            if found is None or run_id not in found.found:
                 return
-            found.add(said, pieces_of(said, run_id))
+            if run_id not in found.gone:
+                found.remember(run_id, said)
             self._touch(found)
 
     def forget(self, session_id: str, run_ids: Collection[str]) -> None:
@@ -170,19 +180,21 @@ class SessionStore:
             sessions = (
                 [(s.info(), s.everything()) for s in self._sessions.values()] if wanted else []
             )
-        for info, told in sessions:
+        # a fork has copies of messages of its origin, which is older
+        for info, told in sorted(sessions, key=lambda one: one[0].created_at):
             for message in all_messages(*told):
                 if message.role in ("user", "assistant") and all(
                     word in message.text.casefold() for word in wanted
                 ):
                     excerpt = excerpt_of(message.text, wanted[0])
-                    found[message.id] = SearchHit(
+                    hit = SearchHit(
                         session_id=info.id,
                         title=info.title,
                         role=message.role,
                         at=message.created_at,
                         excerpt=excerpt,
                     )
+                    found.setdefault(message.id, hit)
         return sorted(found.values(), key=lambda hit: hit.at, reverse=True)[:limit]
 
     def clear_messages(self, session_id: str) -> bool:

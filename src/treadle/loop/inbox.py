@@ -12,7 +12,7 @@ import msgspec
 
 from treadle._internal.redaction import Redactor
 from treadle.budget.limits import LIMIT_NAMES
-from treadle.errors import AgentError
+from treadle.errors import AgentError, ErrorKind
 from treadle.journal.entries import Entry, InputAdded, ToolLate
 from treadle.journal.journal import RunWriter
 from treadle.journal.run_messages import late_message
@@ -74,14 +74,17 @@ class LateResults(msgspec.Struct, eq=False):
         """Store late results after the run's end, and return them as messages for the session's
         next run.
 
-        `wakes`: the run waits for nothing else. Logs a journal error and returns no messages.
+        `wakes`: the run waits for nothing else. Logs a journal error, keeps the results for the
+        next call unless another driver has the run, and returns no messages.
         """
-        at = now()
+        at, taken = now(), self.take()
         # dated now, because runs that began earlier have not seen them
-        late = [msgspec.structs.replace(entry, at=at) for entry in self.take()]
+        late = [msgspec.structs.replace(entry, at=at) for entry in taken]
         try:
             await writer.append(late, wakes=wakes)
         except Exception as e:  # noqa: BLE001  a failure must not prevent the next run
+            if not isinstance(e, AgentError) or e.kind is not ErrorKind.BUSY:
+                self.entries = (*taken, *self.entries)
             logger.warning(
                 "late results of run %s could not be stored: %s",
                 writer.run_id,
@@ -143,11 +146,8 @@ class Inbox(msgspec.Struct, eq=False):
             if news
             else []
         )
-        return [
-            *self.late.take(),
-            *told,
-            *(await self._words() if self.waiting else ()),
-        ]
+        words = await self._words() if self.waiting else ()  # first, because hooks may be cancelled
+        return [*self.late.take(), *told, *words]
 
     async def close(self) -> list[Entry]:
         """Accept no more messages from users, and take the pending ones as entries. Logs the error
@@ -163,9 +163,10 @@ class Inbox(msgspec.Struct, eq=False):
             return []
 
     async def _words(self) -> list[Entry]:
-        said, self.waiting = [Message.user(text) for text in self.waiting], ()
+        said = [Message.user(text) for text in self.waiting]
         if "before_input" in (hooks := self._plan.hooks).points:
             said = [await hooks.before_input(message) for message in said]
+        self.waiting = self.waiting[len(said) :]  # others may have come meanwhile
         return [InputAdded(at=now(), message=message, by="user") for message in said]
 
     def ours(

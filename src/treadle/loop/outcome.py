@@ -190,8 +190,7 @@ class Closing:
         lost, stored = None, False
         with anyio.move_on_after(GRACE_S, shield=True) as grace:
             self._inbox.is_closed = True
-            said = await self._inbox.close() if self._inbox.waiting else []
-            last = said if waiting else self._close(why, calls, cancelled_by)
+            last = await self._inbox.close() if waiting else self._close(why, calls, cancelled_by)
             try:
                 await self._pen.append(*last, hold=True)
                 self.ending = ending = self._ending(outcome, error, duration_s, waiting=waiting)
@@ -248,6 +247,8 @@ class Closing:
         self._pen.held = [entry for entry in self._pen.held if not isinstance(entry, ToolStarted)]
         with anyio.move_on_after(GRACE_S, shield=True):
             try:
+                if self._inbox.waiting:  # a hook that rewrites messages must not delay the results
+                    await self._pen.append()
                 await self._pen.append(*await self._inbox.close())
             except Exception as e:  # noqa: BLE001  a journal error; the run is resumed without them
                 logger.warning(

@@ -105,19 +105,23 @@ async def close_run(journal: Journal, run_id: str, *, by: str, force: bool = Fal
         open_turn, driven_s = state.turn or None, state.driven_s
         for entry in cut:
             state.apply(entry)
-        await writer.append(
-            [
-                *first,
-                *cut,
-                unfinished(state, Outcome.CANCELLED, driven_s=driven_s, total=total).finished(
-                    open_turn
-                ),
-            ]
-        )
+        ending = unfinished(state, Outcome.CANCELLED, driven_s=driven_s, total=total)
+        state.apply(finished := ending.finished(open_turn))
+        await writer.append([*first, *cut, finished])
+        _remember(journal, state)
     finally:
         with anyio.CancelScope(shield=True):
             await writer.release(waiting=None)  # if it could not be ended
     await close_children(journal, run_id)
+
+
+def _remember(journal: Journal, state: RunState) -> None:
+    """Add the messages of an ended run to its session, if that does not read them itself."""
+    started = state.started
+    assert started is not None, "a run begins with run.started"
+    if started.session_id is not None:
+        said = state.context.added(is_fork=started.fork is not None)
+        journal.sessions.remember(started.session_id, said, run_id=started.run_id)
 
 
 async def kill_run(

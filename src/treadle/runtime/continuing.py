@@ -134,10 +134,6 @@ class ContinuingRuns(Runs):
                 now, given = await begun_agent(forked, deps, session_id, given)
             plan = await forked_plan(self._assembly, now, fork, prompt, session_id, given)
             await checkpoint_if_cancelled()
-            if session_id is not None:
-                origin = self._sessions.get(started.session_id or "")
-                title = f"{origin.title} (fork)" if origin else ""
-                self._sessions.create(title, session_id=session_id)
             job = self.ready(claim, PlannedRun(now, plan, (forked,)), deps, stream)
         self.agents.remember(found)  # not the agent with the changes of this fork
         return job

@@ -82,11 +82,11 @@ class LateRuns:
                         run.plan.session_id, said, run_id=run_id
                     )
             # two runs that begin concurrently both get here
-            if (
-                not abandoned_calls(run_id)
-                and self.runs.pop(run_id, None) is not None
-                and run.is_left
-            ):
+            if abandoned_calls(run_id) or run_id not in self.runs:
+                continue
+            if not run.inbox.late.entries:  # otherwise they could not be stored yet
+                del self.runs[run_id]
+            if run.is_left:
                 await run.pen.writer.release()
         return stored
 

@@ -297,13 +297,11 @@ class Runs:
             self._assembly.models.forget(plan.run_id)
             return
         try:
-            if job.run.ending is not None and not job.run.ending.waiting:
-                state = job.run.state
-                self._sessions.remember(
-                    plan.session_id,
-                    state.context.history[:] if plan.fork else state.context.said,
-                    run_id=plan.run_id,
-                )
+            ending = job.run.ending
+            # not if the end could not be stored: then another driver ends the run
+            if ending is not None and not ending.waiting and not job.run.is_left:
+                said = job.run.state.context.added(is_fork=plan.fork is not None)
+                self._sessions.remember(plan.session_id, said, run_id=plan.run_id)
         finally:
             self.busy.let_go(plan.session_id)
 

@@ -67,7 +67,7 @@ class StoredSession(Generic[Deps, Out]):
         begun = await self._begin(options)
         result = await self._runtime.run(self._agent, text, deps=deps, **begun)
         if not result.waiting:
-            await self._store.append(self.id, result.run_id, result.new_messages)
+            await self.deliver()
         return result
 
     @asynccontextmanager
@@ -114,8 +114,9 @@ class StoredSession(Generic[Deps, Out]):
                 return messages, run_id, False
             if info.status != "finished":
                 return messages, run_id, True
-            ended = await self._runtime.replay(run_id)
-            await self._store.append(self.id, run_id, ended.new_messages)
+            ended = await self._runtime.journal.load(run_id)
+            given = 0 if ended.started is None else len(ended.started.messages)
+            await self._store.append(self.id, run_id, ended.context.own_messages(given))
             messages = await self._store.load(self.id)
             changed = (messages[-1].id if messages else "") != last
             without_effect = 0 if changed else without_effect + 1

@@ -46,7 +46,7 @@ from treadle.journal.run_info import (
     spent,
 )
 from treadle.journal.run_state import RunState
-from treadle.journal.session_names import NEW_SESSION, title_of
+from treadle.journal.session_names import NEW_SESSION, fork_title, title_of
 from treadle.journal.session_store import SessionStore
 from treadle.journal.sessions import SessionChanged, SessionView, ViewMark
 from treadle.journal.totals import with_totals
@@ -112,11 +112,19 @@ class MemoryJournal:
             )
         if found is not None and found != self.sessions.mark(session_id):
             raise SessionChanged(session_id)
-        info = self.sessions.get(session_id) or self.sessions.create(session_id=session_id)
+        info = self.sessions.get(session_id) or self.sessions.make(
+            self._forked_title(started), session_id
+        )
         if info.title == NEW_SESSION:
             self.sessions.update_title(session_id, title_of(started.input.text))
         self.sessions.begin(session_id, started.run_id)
         self._last[session_id] = started.run_id
+
+    def _forked_title(self, started: RunStarted) -> str:
+        """Return the title of the session that a run creates: for a fork, that of its origin's."""
+        origin = None if started.fork is None else self._runs.get(started.fork.run_id)
+        info = None if origin is None else self.sessions.get(origin.session_id or "")
+        return "" if info is None else fork_title(info.title)
 
     async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
         run = self._find(run_id)
@@ -187,16 +195,18 @@ class MemoryJournal:
         )
         if session_id is not None and started.parent_run_id is None:
             if self.sessions.get(session_id) is None:
-                self.sessions.create(title_of(started.input.text), session_id=session_id)
+                self.sessions.make(title_of(started.input.text), session_id)
             self.sessions.begin(session_id, started.run_id)
-            self._last[session_id] = started.run_id
+            last = self._runs.get(self._last.get(session_id, ""))
+            if last is None or last.finished or not finished:
+                self._last[session_id] = started.run_id
             if finished and isinstance(read[-1], ToolLate):
                 run.late[started.run_id] = len(read)
             if finished:
                 state = load(started.run_id, self._records, self.sessions)
                 self.sessions.remember(
                     session_id,
-                    state.context.history[:] if started.fork else state.context.said,
+                    state.context.added(is_fork=started.fork is not None),
                     run_id=started.run_id,
                 )
         if finished:

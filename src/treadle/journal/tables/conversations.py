@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 from treadle.errors import AgentError
 from treadle.journal.entries import RunStarted
 from treadle.journal.run_info import Holder
-from treadle.journal.session_names import NEW_SESSION, check_session_id, title_of
+from treadle.journal.session_names import NEW_SESSION, check_session_id, fork_title, title_of
 from treadle.journal.sessions import NO_MARK, SessionChanged, ViewMark
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.liveness import Alive
@@ -47,7 +47,8 @@ def joined(
         raise SessionChanged(started.session_id)
     if num is None:
         check_session_id(started.session_id)
-        num, found = add_session(db, started.session_id, NEW_SESSION, started.at), None
+        title = NEW_SESSION if alive is None else _forked_title(db, started)
+        num, found = add_session(db, started.session_id, title, started.at), None
     elif talks and alive is not None:
         _refuse_second(db, num, alive)
     if talks:
@@ -56,6 +57,20 @@ def joined(
             raise SessionChanged(started.session_id)
         name(db, num, started.session_id, title_of(started.input.text))
     return SessionPosition(num, next_pos(db, num), talks)
+
+
+def _forked_title(db: Cursor, started: RunStarted) -> str:
+    """Return the title of the session that a run creates: for a fork, that of its origin's."""
+    origin = (
+        None
+        if started.fork is None
+        else db.execute(
+            "select sessions.id, title from runs join sessions on sessions.num = runs.session "
+            "where runs.id = ? and sessions.id is not null",
+            (key_of(started.fork.run_id),),
+        ).fetchone()
+    )
+    return NEW_SESSION if origin is None else fork_title(shown_title(db, *origin))
 
 
 def ran(db: Cursor, run: int, at: Time, *, said: int | None) -> None:
@@ -95,6 +110,13 @@ def stored_title(db: Cursor, session_id: str, title: str) -> str:
     if db.seal is None or text == NEW_SESSION:
         return text
     return db.seal.sealed_text(title_place(session_id), text)
+
+
+def shown_title(db: Cursor, session_id: str, stored: str) -> str:
+    """Return the title that a session's row stores."""
+    if db.seal is None or stored == NEW_SESSION:
+        return stored
+    return db.seal.opened_text(title_place(session_id), stored)
 
 
 def title_place(session_id: str) -> str:

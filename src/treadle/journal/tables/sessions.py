@@ -22,7 +22,7 @@ from treadle.journal.tables.conversations import (
     next_pos,
     number_of,
     rename,
-    title_place,
+    shown_title,
     touch,
 )
 from treadle.journal.tables.database import Cursor, ReadTransactions, Writing
@@ -286,9 +286,7 @@ class TableSessions:
         return [
             SessionInfo(
                 id=session_id,
-                title=title
-                if db.seal is None or title == NEW_SESSION
-                else db.seal.opened_text(title_place(session_id), title),
+                title=shown_title(db, session_id, title),
                 created_at=time_of(created_us),
                 updated_at=time_of(updated_us),
                 message_count=len(view(db, num, self).messages) if count is None else count,

@@ -249,7 +249,7 @@ def _of_run(
     if sessions is not None:
         known = [Record(seq=seq, entry=entry) for seq, entry in enumerate(entries, 1)]
         state = load(run_id, lambda other: known if other == run_id else read(other), sessions)
-        return _Piece(state.context.history[:], base=True, late=late)
+        return _Piece(state.context.added(is_fork=True), base=True, late=late)
     state = RunState()
     for entry in entries:
         state.apply(entry)
