@@ -15,7 +15,6 @@ from treadle._internal.log_masking import mask_logs
 from treadle._internal.redaction import Redactor
 from treadle.agents.agent import Agent
 from treadle.agents.templates import expand_message
-from treadle.budget.ledger import Ledger
 from treadle.config import Config
 from treadle.events.hooks import NO_HOOKS, Hook, Hooks
 from treadle.journal.entries import Fork
@@ -209,14 +208,14 @@ class Assembly:
         check_words(options)
         state, past, fork, caller, submits = origin
         earlier = earlier_of(options.get("messages", ()), session_id)
-        values = agent.values(options.get("inputs") or {})
+        values, run_id = agent.values(options.get("inputs") or {}), run_id_of(options.get("run_id"))
         headers = headers_of(self.choice, self.asked(agent), options, caller, submits=submits)
-        run_id = run_id_of(options.get("run_id"))
         asker = Asker(run_id, session_id, None, fork, submits, headers, self._batched.get(run_id))
         if not submits:
             await self.toolboxes.confining.check(agent)
         limits = merged_limits(options.get("limits"), agent)
-        chosen = await self.choice.choose(self.asked(agent), asker, limits, _ledger(caller))
+        above = None if caller is None else caller.plan.state.ledger
+        chosen = await self.choice.choose(self.asked(agent), asker, limits, above)
         prompt, scaled = await fitted_message(prompt)
         own = options.get("settings", NOTHING_SET).over(output_settings(agent))
         settings, warnings = merged_settings(own, agent.settings.over(self.settings), chosen.model)
@@ -252,10 +251,6 @@ class Assembly:
             approver=options.get("on_approval"),
             warnings=(*warnings, *scaled, *more.missed, *self.announced(agent, mode, caller)),
         )
-
-
-def _ledger(caller: ParentCall | None) -> Ledger | None:
-    return None if caller is None else caller.plan.state.ledger
 
 
 def _below(caller: ParentCall | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import AsyncGenerator, Callable
 from itertools import dropwhile
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from treadle.budget.ledger import Ledger
 from treadle.budget.price_list import Prices
@@ -249,8 +249,8 @@ def _compacting(
     models: tuple[Model | str, ...], names: tuple[str, ...]
 ) -> Callable[[str], CompactingModel | None]:
     """Return the models that have the methods of a `CompactingModel`."""
-    able = {
-        name: cast("CompactingModel", model)
+    able: dict[str, Any] = {
+        name: model
         for name, model in zip(names, models, strict=True)
         if hasattr(model, "can_compact") and hasattr(model, "compact")
     }

@@ -6,12 +6,14 @@ The logic is in accounts.py. Entry point: `router`.
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.security import APIKeyCookie
 from pydantic import BaseModel, StringConstraints
 
+from treadle.errors import AgentError
 from treadle.service.accounts import HIDDEN, Signed, account_name
 from treadle.service.bodies import NO_NUL, RequestModel
 from treadle.service.problems import HttpProblem, unauthorized
@@ -54,6 +56,7 @@ REFRESH = APIKeyCookie(
     description="Set when you sign in; valid once.",
     auto_error=False,
 )
+logger = logging.getLogger("treadle.service")
 router = APIRouter(tags=["accounts"])
 
 
@@ -104,7 +107,7 @@ async def refresh(
     service.limits.stranger(_address(request))
     signed = await service.accounts.renew(_refresh_token(service, request))
     if signed is None:
-        await service.open_streams.look()  # a second use of the cookie ended its login
+        await _look(service)  # a second use of the cookie ended its login
         raise unauthorized("Sign in again.")
     return _answer(signed, response, service, request)
 
@@ -117,7 +120,7 @@ async def logout(request: Request, response: Response, service: TheService) -> N
     else:
         service.limits.stranger(_address(request))
         await service.accounts.sign_out_with(_refresh_token(service, request))
-    await service.open_streams.look()
+    await _look(service)
     secure = _is_https(service, request)
     response.delete_cookie(
         *_cookie(secure),
@@ -146,7 +149,17 @@ async def change_password(
         )
     if not attempt.succeeded:
         raise HttpProblem(403, "The old password is wrong.")
-    await service.open_streams.look()
+    await _look(service)
+
+
+async def _look(service: Service) -> None:
+    """End the streams of logins that have just ended. If the database fails, the periodic look does
+    it, and the change itself is made.
+    """
+    try:
+        await service.open_streams.look()
+    except AgentError as e:
+        logger.warning("cannot look up the logins of open streams: %s", e.message)
 
 
 def _answer(signed: Signed, response: Response, service: Service, request: Request) -> TokenAnswer:

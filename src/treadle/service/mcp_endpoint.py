@@ -156,24 +156,25 @@ class McpEndpoint:
     async def _opened(self) -> StreamableHTTPSessionManager:
         if self._open is None:
             self._open = anyio.Event()
-            self._service.live.spawn(self._hold)
+            self._service.live.spawn(partial(self._hold, self._open))
         await self._open.wait()
         if self._sessions is None:
             raise unavailable()
         return self._sessions
 
-    async def _hold(self) -> None:
-        """Keep the sessions open in this task until the service shuts down."""
-        assert self._open is not None
+    async def _hold(self, is_open: anyio.Event) -> None:
+        """Keep the sessions open in this task until the service shuts down. After an error, the
+        next request opens them again.
+        """
         try:
             sessions = _manager(self._service)
             async with sessions.run():
                 self._sessions = sessions
-                self._open.set()
+                is_open.set()
                 await self._service.stopping.wait()
         finally:
-            self._sessions = None
-            self._open.set()
+            self._sessions = self._open = None
+            is_open.set()
 
 
 class _Session:

@@ -201,10 +201,14 @@ class Worker:
             )
 
     async def _end_of_grace(self) -> None:
-        await self._draining.wait()
-        with anyio.move_on_after(self._grace_s):
-            await self._at_once.wait()
-        await self._driving.leave()
+        """Stop the runs when their grace is over, or when the worker's task is cancelled."""
+        try:
+            await self._draining.wait()
+            with anyio.move_on_after(self._grace_s):
+                await self._at_once.wait()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._driving.leave()
 
     def _card(self) -> WorkerCard:
         return WorkerCard(
