@@ -170,7 +170,7 @@ async def test_wherever_a_connection_is_reset_all_is_done_once(
     journal = PostgresJournal.open(url)
     with anyio.fail_after(250):
         while struck:
-            number += 1
+            number += 2  # a statement needs two polls at least
             resets.at(number)
             await _a_life(journal, f"run_{number}")
             struck = resets.has_struck
