@@ -257,6 +257,7 @@ async def test_a_check_by_a_child_leaves_the_run_its_budget(limits: Limits) -> N
     assert (result.outcome, told(result)) == ("completed", ["ok"])
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_child_that_is_resumed_by_itself_keeps_the_limits_of_its_parent() -> None:
     pay = gives("pay", needs_approval=True)
     child = make("child", [asks(call("pay"), usage=used(100, 100))], pay)
