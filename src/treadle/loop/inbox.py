@@ -169,6 +169,13 @@ class Inbox(msgspec.Struct, eq=False):
         self.waiting = self.waiting[len(said) :]  # others may have come meanwhile
         return [InputAdded(at=now(), message=message, by="user") for message in said]
 
+    def follow(self, before: Inbox) -> None:
+        """Take over what has arrived in the inbox of the agent that handed over."""
+        self.waiting, before.waiting = before.waiting, ()
+        self.late.entries = before.late.take()
+        before.late.go_on_in(self.late)
+        self.wants_compaction = before.wants_compaction
+
     def ours(
         self, last: Outcome | None, output: RunOutput, *, was_short: bool, after_words: bool
     ) -> list[Entry]:

@@ -114,10 +114,7 @@ class Run:
 
     def follow(self, before: Run) -> None:
         """Continue the run of the agent that handed over, with what has arrived there since."""
-        self.inbox.waiting, before.inbox.waiting = before.inbox.waiting, ()
-        self.inbox.late.entries = before.inbox.late.take()
-        before.inbox.late.go_on_in(self.inbox.late)
-        self.inbox.wants_compaction = before.inbox.wants_compaction
+        self.inbox.follow(before.inbox)
         self.time.above = before.time.above
         self._cancelled_by, self._let_go = before._cancelled_by, before._let_go
         if before._scope.cancel_called:
@@ -134,7 +131,8 @@ class Run:
 
     async def _drive(self) -> None:
         plan, begun = self.plan, self._clock.monotonic()
-        entered = 0.0 if plan.limits.seconds is None else anyio.current_time()
+        if (seconds := plan.limits.seconds) is not None:
+            self._scope.deadline = anyio.current_time() + max(seconds - self._driven_s, 0)
         with self._toolbox.traced.run() as span:
             if "before_input" in plan.hooks.points:
                 plan = await rewritten(plan)
@@ -144,8 +142,6 @@ class Run:
             for text in self.plan.warnings:
                 self._feed.warn(text)
             outcome, error = Outcome.CANCELLED, None
-            if (seconds := plan.limits.seconds) is not None:
-                self._scope.deadline = entered + max(seconds - self._driven_s, 0)
             try:
                 with self._scope:
                     outcome, error = await self._outcome()

@@ -1,7 +1,7 @@
 """Closing runs without a driver, with their descendants, and waiting for runs that have one.
 
 Entry points: `close_run`, `close_orphans`, `kill_run`, `until_idle`, `waiting_for`,
-`driven_elsewhere`, `taken_unchanged`.
+`driven_elsewhere`, `taken_unchanged`, `put_down`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from treadle.journal.run_info import RunInfo
 from treadle.journal.run_state import RunState
 from treadle.loop.calls import OpenCalls
 from treadle.loop.ending import unfinished
+from treadle.loop.loop import Run
 from treadle.loop.plan import taken_over
 from treadle.types import Outcome, now
 
@@ -53,6 +54,15 @@ async def taken_unchanged(journal: Journal, run_id: str, state: RunState) -> Run
             await writer.release(waiting=None)
         raise
     return writer
+
+
+async def put_down(run: Run) -> None:
+    """Release a run that an earlier driver or agent has begun, and this one could not continue."""
+    if (switching := run.plan.switching) is not None:
+        run.pen.writer, run.is_left = switching.writer, True
+    elif (resumption := run.plan.resumption) is not None:
+        with anyio.CancelScope(shield=True):
+            await resumption.writer.release(waiting=None)
 
 
 async def close_children(journal: Journal, run_id: str) -> None:

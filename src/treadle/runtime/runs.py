@@ -30,6 +30,7 @@ from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly
 from treadle.runtime.busy_sessions import BusySessions
 from treadle.runtime.children import Children, ParentRun
+from treadle.runtime.closing_runs import put_down
 from treadle.runtime.evaluating import PlannedRun, hooked_run
 from treadle.runtime.evaluating import begun as begun_agent
 from treadle.runtime.handing_over import handed_over
@@ -264,7 +265,7 @@ class Runs:
                     f"run {job.run.plan.run_id} was released before it ended: resume it",
                 )
             if job.run.ending is None and not job.run.is_left:
-                await _put_down(job.run)
+                await put_down(job.run)
             if (session_id := job.run.plan.session_id) is not None:
                 self._assembly.toolboxes.rest(session_id)
             elif kept := self._assembly.toolboxes.end(job.run.plan.run_id):
@@ -342,15 +343,6 @@ class StartedRuns:
         """
         start = partial(self._runs.start, agent, text, deps, options)
         return RunStream(start, listeners_of(options))
-
-
-async def _put_down(run: Run) -> None:
-    """Release a run that an earlier driver or agent has begun, and this one could not continue."""
-    if (switching := run.plan.switching) is not None:
-        run.pen.writer, run.is_left = switching.writer, True
-    elif (resumption := run.plan.resumption) is not None:
-        with anyio.CancelScope(shield=True):
-            await resumption.writer.release(waiting=None)
 
 
 def _place_of(job: RunHandle[Any]) -> DeltaPlace:

@@ -120,16 +120,10 @@ class UserLimits:
         `Totals.reserve`.
         """
         async with self.place(scope) as spending:
+            spending.before = before
             await self._database.run(
                 scope,
-                partial(
-                    self.afford,
-                    scope=scope,
-                    spending=spending,
-                    run_id=run_id,
-                    agent=agent,
-                    before=before,
-                ),
+                partial(self.afford, scope=scope, spending=spending, run_id=run_id, agent=agent),
             )
             yield spending
 
@@ -244,7 +238,6 @@ class UserLimits:
         agent: Agent[Any, Any],
         *,
         queued: bool = False,
-        before: TotalsShare = NOTHING,
     ) -> None:
         """Reserve a share of the totals for a run, if the user's limits for today allow it.
         `session` must be in a write transaction.
@@ -266,7 +259,9 @@ class UserLimits:
                 "tomorrow.",
                 until_tomorrow_s(),
             )
-        spending.limits = self.totals.reserve(session, run_id, agent, queued=queued, before=before)
+        spending.limits = self.totals.reserve(
+            session, run_id, agent, queued=queued, before=spending.before
+        )
         spending.reserved_for = run_id
 
     def refused(self, limit: str) -> None:

@@ -26,6 +26,8 @@ class RunSpending:
     def __init__(self) -> None:
         self.tokens = 0
         self.cost_usd = 0.0
+        self.before = NOTHING
+        """Usage of a run that continues, which was counted when it came to wait."""
         self.counted = NOTHING
         """The part that was counted: all but what was counted when the run came to wait."""
         self.limits = RunLimits()
